@@ -1,0 +1,248 @@
+"""What is known of a Python value without running the code.
+
+Glossary:
+    tensor   a torch.Tensor: where it lives, its shape and dtype as far as known, and the storage behind it.
+    storage  memory: two tensors with one storage are views of each other. Where and when it was made decides
+             whether a graph owns it (made in a capture: private pool) or only borrows it (a static input).
+    host     a Python number, string or bool whose value is not known; `source` says where it came from.
+    place    where a value was read from: an attribute of an object, a key of a container, a name of a scope.
+             A rebound place is what a replay does not see.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from graphlint.region import Region
+    from graphlint.source import Location
+
+_counter = itertools.count(1)
+
+#: A known size, a symbol (two dims are equal if the symbol is), or None for unknown.
+Dim: TypeAlias = "int | str | None"
+Device = Literal["cuda", "cpu", "?"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`owner` identifies an object, a container or a scope; `name` the attribute, key or variable in it."""
+
+    owner: int
+    name: str
+    kind: Literal["attribute", "item", "local", "global"]
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """Base of all values. `place` is where this value was last read from, if that can be rebound."""
+
+    place: Place | None = field(default=None, kw_only=True)
+
+
+@dataclass(eq=False, slots=True)
+class Unknown(Value):
+    """Nothing is known; `hint` is the name it was read under, for messages and name-based doubt."""
+
+    hint: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Const(Value):
+    """A Python value known exactly: None, bool, number, string, bytes, Ellipsis, or a torch dtype/device by name."""
+
+    value: object = None
+    inputs: frozenset[Place] = frozenset()
+    """Places that a folded result was computed from; `origins` adds its own."""
+
+
+@dataclass(eq=False, slots=True)
+class Host(Value):
+    """A host scalar of unknown value.
+
+    source: "read" (from a tensor: `read_at` says where), "shape", "loop", "param", "random", "time", "env", "other".
+    inputs: places and sources that it was computed from, so that a number derived from `self.step` is known as such.
+    """
+
+    source: str = "other"
+    kind: str = "number"
+    read_at: Location | None = None
+    inputs: frozenset[Place] = frozenset()
+    symbol: str | None = None
+    """Equal symbols are equal numbers: `n = x.shape[0]` gives the symbol of that dim."""
+
+
+@dataclass(eq=False, slots=True)
+class Storage:
+    """Memory behind tensors.
+
+    `born` is the region whose capture made it (None: made outside any capture), `epoch` the order of its making.
+    `kind`: "fresh", "parameter", "buffer", "grad", "state" (optimizer), "unknown" (came from outside what was read).
+    `temporary`: nothing but an expression ever held it.
+    """
+
+    kind: str = "fresh"
+    born: Region | None = None
+    made: Location | None = None
+    epoch: int = 0
+    pinned: bool = False
+    graphed: object | None = None
+    """The graphed callable that returned it, for make_graphed_callables and compiled functions."""
+    id: int = field(default_factory=lambda: next(_counter))
+
+
+@dataclass(eq=False, slots=True)
+class Tensor(Value):
+    """A tensor. `view` tells how it looks at its storage: None (all of it), or a text such as "[:n]"."""
+
+    storage: Storage = field(default_factory=Storage)
+    device: Device = "?"
+    shape: tuple[Dim, ...] | None = None
+    dtype: str | None = None
+    view: str | None = None
+    requires_grad: bool = False
+    grad_graph: bool = False
+    """True if it is a result that keeps an autograd graph alive."""
+    sure: bool = True
+    """False if it is a tensor only by how it is used (a parameter nobody was seen to pass)."""
+    stream: Value | None = None
+
+    @property
+    def numel_is_one(self) -> bool | None:
+        if self.shape is None:
+            return None
+        if all(d == 1 for d in self.shape):
+            return True
+        return None if any(not isinstance(d, int) for d in self.shape) else False
+
+
+@dataclass(eq=False, slots=True)
+class Sequence(Value):
+    """A list, tuple, set, deque, range, generator or ModuleList. `rest` stands for further unknown items."""
+
+    kind: str = "list"
+    items: list[Value] = field(default_factory=list)
+    rest: Value | None = None
+    born: Region | None = None
+    id: int = field(default_factory=lambda: next(_counter))
+
+
+@dataclass(eq=False, slots=True)
+class Mapping(Value):
+    """A dict, ModuleDict, SimpleNamespace or **kwargs. `rest` is the value under unknown keys."""
+
+    kind: str = "dict"
+    items: dict[object, Value] = field(default_factory=dict)
+    rest: Value | None = None
+    keys: Value | None = None
+    born: Region | None = None
+    id: int = field(default_factory=lambda: next(_counter))
+
+
+@dataclass(eq=False, slots=True)
+class External(Value):
+    """A name of a package that is not read, by its canonical dotted name: `torch.cuda.graph`, `numpy.array`."""
+
+    name: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Instance(Value):
+    """An object. `cls` is the class read from source (a ClassValue) or the External that was called.
+
+    args and kwargs are what the constructor of an External class got (`torch.optim.AdamW(..., capturable=True)`).
+    """
+
+    cls: Value = field(default_factory=Unknown)
+    attrs: dict[str, Value] = field(default_factory=dict)
+    args: tuple[Value, ...] = ()
+    kwargs: dict[str, Value] = field(default_factory=dict)
+    made: Location | None = None
+    born: Region | None = None
+    complete: bool = True
+    """False if its constructor was not seen: attributes that were not found are unknown, not missing."""
+    id: int = field(default_factory=lambda: next(_counter))
+
+    @property
+    def external(self) -> str:
+        """The canonical dotted name of an External class, or ""."""
+        return self.cls.name if isinstance(self.cls, External) else ""
+
+
+@dataclass(eq=False, slots=True)
+class Union(Value):
+    """One of several values, by a condition that is not known. Never nested."""
+
+    options: tuple[Value, ...] = ()
+
+
+NONE = Const(None)
+
+
+def origins(value: Value) -> frozenset[Place]:
+    """Every rebindable place that a scalar was read from or computed from."""
+    if isinstance(value, (Const, Host)):
+        return value.inputs if value.place is None else value.inputs | {value.place}
+    if isinstance(value, Union):
+        return frozenset().union(*(origins(o) for o in value.options))
+    return frozenset() if value.place is None else frozenset({value.place})
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The values that `value` may be."""
+    return value.options if isinstance(value, Union) else (value,)
+
+
+def join(*values: Value) -> Value:
+    """Any of `values`; equal constants and identical objects are merged, more than eight become unknown."""
+    flat: list[Value] = []
+    for value in values:
+        for option in options(value):
+            if not any(_same(option, other) for other in flat):
+                flat.append(option)
+    if not flat:
+        return Unknown()
+    if len(flat) == 1:
+        return flat[0]
+    return Union(tuple(flat[:8]))
+
+
+def _same(a: Value, b: Value) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, Const) and isinstance(b, Const):
+        return type(a.value) is type(b.value) and a.value == b.value
+    if isinstance(a, Unknown) and isinstance(b, Unknown):
+        return True
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.storage is b.storage and a.view == b.view
+    return isinstance(a, External) and isinstance(b, External) and a.name == b.name
+
+
+def tensors(value: Value, depth: int = 4) -> list[Tensor]:
+    """All tensors in `value`: itself, and those in unions, sequences, mappings and attributes, `depth` levels down."""
+    found: list[Tensor] = []
+    _collect(value, depth, found, set())
+    return found
+
+
+def _collect(value: Value, depth: int, found: list[Tensor], seen: set[int]) -> None:
+    if id(value) in seen or depth < 0:
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        found.append(value)
+    elif isinstance(value, Union):
+        for option in value.options:
+            _collect(option, depth, found, seen)
+    elif isinstance(value, Sequence):
+        for item in [*value.items, *([value.rest] if value.rest is not None else [])]:
+            _collect(item, depth - 1, found, seen)
+    elif isinstance(value, Mapping):
+        for item in [*value.items.values(), *([value.rest] if value.rest is not None else [])]:
+            _collect(item, depth - 1, found, seen)
+    elif isinstance(value, Instance):
+        for item in list(value.attrs.values()):
+            _collect(item, depth - 1, found, seen)
