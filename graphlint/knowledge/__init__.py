@@ -1,1 +1,1 @@
-"""What torch does, as plain data and small pure functions. No module here imports torch."""
+"""What torch does, as plain data: no torch import, every table with its source."""

@@ -105,7 +105,7 @@ def broadcasts_to(source: Shape, target: Shape) -> bool | None:
         if any(d != 1 for d in extra):
             return None
     answer: bool | None = True
-    for a, b in zip(reversed(source), reversed(target)):
+    for a, b in zip(reversed(source), reversed(target), strict=False):
         if a == 1 or same_dim(a, b):
             continue
         if same_dim(a, b) is False:
