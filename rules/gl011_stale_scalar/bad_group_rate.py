@@ -1,0 +1,48 @@
+# fault: a hand-written optimizer multiplies with the float in its parameter group, which is lowered between replays
+# outcome: stale-result
+import torch
+from torch import nn
+
+
+class Lion(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for param in group["params"]:
+                param.add_(param.grad.sign(), alpha=-group["lr"])  # expect: stale-scalar
+
+
+def train(layer, data, steps):
+    optimizer = Lion(layer.parameters(), lr=1.0)
+
+    def run():
+        optimizer.zero_grad(set_to_none=True)
+        layer(data).square().sum().backward()
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    moves = []
+    for _ in range(steps):
+        before = layer.weight.detach().clone()
+        graph.replay()
+        moves.append((layer.weight - before).abs().max().item())
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.1
+    return moves
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    moves = train(nn.Linear(4, 4).cuda(), torch.randn(2, 4, device="cuda"), 3)
+    print(f"OUTCOME: {'ok' if moves[2] < 0.05 else 'stale-result'} {[round(m, 3) for m in moves]}")
