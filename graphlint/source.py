@@ -53,6 +53,14 @@ class Source:
     encoding: str = "utf-8"
     bom: bool = False
     _lines: list[str] | None = field(default=None, repr=False)
+    _starts: list[int] | None = field(default=None, repr=False)
+
+    @property
+    def line_starts(self) -> list[int]:
+        """Offset in `text` of each line's first character."""
+        if self._starts is None:
+            self._starts = [0, *(m.end() for m in _LINE_ENDS.finditer(self.text))]
+        return self._starts
 
     @property
     def lines(self) -> list[str]:
