@@ -1,0 +1,40 @@
+# right: the same temperature in the graph and out of it
+# outcome: ok
+import torch
+from torch import nn
+
+
+class Policy(nn.Module):
+    def __init__(self, width: int, temperature: float) -> None:
+        super().__init__()
+        self.head = nn.Linear(width, 5)
+        self.temperature = temperature
+
+    def forward(self, state: torch.Tensor) -> torch.Tensor:
+        chunk = 2 if torch.cuda.is_current_stream_capturing() else len(state)  # fine: how it is cut, not what comes out
+        rows = [self.head(part) for part in state.split(chunk)]
+        return (torch.cat(rows) / self.temperature).softmax(-1)
+
+
+class Player:
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy.requires_grad_(False)
+        self.state = torch.zeros(4, 6, device="cuda")
+        self.policy(self.state)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.probs = self.policy(self.state)
+
+    def act(self, state: torch.Tensor) -> torch.Tensor:
+        self.state.copy_(state)
+        self.graph.replay()
+        return self.probs.clone()
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    player = Player(Policy(6, 0.25).cuda())
+    state = torch.randn(4, 6, device="cuda")
+    gap = (player.act(state) - player.policy(state)).abs().max().item()
+    print("OUTCOME:", "ok" if gap < 1e-4 else "wrong-result", f"off by {gap:.4f}")
