@@ -1,8 +1,7 @@
 """Writes the table of rules in rules/README.md: `python scripts/generate_rules_table.py [--check]`.
 
 The table stands between two markers; the rest of the page is written by hand. Code, name and sentence come from a
-rule's page, its severity from rule.py, and the examples are counted. `--check` writes nothing and fails if the table
-is out of date.
+rule's page, its severity from rule.py. `--check` writes nothing and fails if the table is out of date.
 """
 
 from __future__ import annotations
@@ -35,15 +34,14 @@ def heading(page: Path) -> tuple[str, str, str]:
 def row(folder: Path) -> str:
     code, name, sentence = heading(folder / "README.md")
     severity = load_folder(folder)[0].severity if (folder / "rule.py").is_file() else "planned"
-    bad, good = (len(list(folder.glob(f"{kind}_*"))) for kind in ("bad", "good"))
-    return f"| {code} | [{name}]({folder.name}/README.md) | {severity} | {sentence} | {bad} bad, {good} good |"
+    return f"| {code} | [{name}]({folder.name}/README.md) | {severity} | {sentence} |"
 
 
 def table(rules: Path) -> str:
     """The table for all rule folders in `rules`, and the tool's own findings."""
-    lines = ["| code | rule | severity | what it finds | examples |", "|---|---|---|---|---|"]
+    lines = ["| code | rule | severity | what it finds |", "|---|---|---|---|"]
     lines += [row(page.parent) for page in sorted(rules.glob("*/README.md"))]
-    lines += [f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} | |" for rule in TOOL_RULES]
+    lines += [f"| {rule.code} | {rule.name} | {rule.severity} | {rule.summary} |" for rule in TOOL_RULES]
     return "\n".join(lines)
 
 
