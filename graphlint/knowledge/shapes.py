@@ -189,10 +189,7 @@ def view(shape: Shape, sizes: Shape) -> Shape:
                 left = [None]
                 break
         left = [d for d in left if d != 1]
-        if len(left) == 1:
-            fill = left[0]
-        elif not left:
-            fill = 1
+        fill = left[0] if len(left) == 1 else numel(tuple(left))
     return tuple(fill if d == -1 else d for d in sizes)
 
 
