@@ -1,0 +1,1 @@
+"""The commands of `graphlint`, one file each, imported when they are called."""

@@ -1,0 +1,372 @@
+"""The one function behind every front door: paths and a Config in, a Report out.
+
+Glossary:
+    target    a file that the user asked about: what reports are about.
+    scope     the project's files: what the analysis may read. An edited helper shows the capture that it breaks, in
+              whatever file that stands, and the answer does not depend on how a caller splits its list of files.
+    raw       findings of the whole scope, before suppressions and the filter by target; what the cache keeps.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from graphlint import suppress
+from graphlint.config import Config, check_rule_names, selected
+from graphlint.finding import SEVERITIES, FileError, Finding
+from graphlint.registry import Registry, load_rules
+from graphlint.source import Location, Source, SourceError, Span
+
+if TYPE_CHECKING:
+    from graphlint.region import Region
+    from graphlint.rule import Rule
+
+T = TypeVar("T")
+_STACK = 512 * 1024 * 1024
+_RECURSION = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line that a region summary names; `label` says what stands there."""
+
+    path: str
+    line: int
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSummary:
+    """A capture as reports show it. `warm_up` is a text: "by itself", "seen", "not seen"."""
+
+    kind: str
+    at: Place
+    function: str = ""
+    applied_at: Place | None = None
+    warm_up: str = "not seen"
+    inputs: tuple[Place, ...] = ()
+    outputs: tuple[Place, ...] = ()
+    reaches: tuple[Place, ...] = ()
+    unresolved: tuple[Place, ...] = ()
+    spent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """What the analysis of a scope says, the same whatever the targets are."""
+
+    findings: tuple[Finding, ...] = ()
+    regions: tuple[RegionSummary, ...] = ()
+    errors: tuple[FileError, ...] = ()
+    notices: tuple[FileError, ...] = ()
+    """What was not seen, by no fault of a file: a work budget that ran out."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Of each file with a fix, the digest of the text that the analysis read."""
+    read: tuple[str, ...] = ()
+    """Files outside the scope that were read, those of installed packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one run says. `suppressed` findings carry their reason; `digests` guard fixes against changed files."""
+
+    findings: tuple[Finding, ...] = ()
+    regions: tuple[RegionSummary, ...] = ()
+    errors: tuple[FileError, ...] = ()
+    files: int = 0
+    suppressed: tuple[Finding, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def merged(self, other: Report) -> Report:
+        """Both reports as one, each finding once."""
+        return Report(
+            tuple(sorted(dict.fromkeys(self.findings + other.findings), key=order)),
+            tuple(dict.fromkeys(self.regions + other.regions)),
+            tuple(dict.fromkeys(self.errors + other.errors)),
+            self.files + other.files,
+            tuple(sorted(dict.fromkeys(self.suppressed + other.suppressed), key=order)),
+            {**self.digests, **other.digests},
+        )
+
+
+def order(finding: Finding) -> tuple[str, Span, str]:
+    return finding.at.path, finding.at.span, finding.code
+
+
+def check(
+    paths: Sequence[Path],
+    config: Config,
+    overlay: Mapping[Path, str] | None = None,
+    *,
+    registry: Registry | None = None,
+    cache: bool = False,
+    jobs: int = 1,
+) -> Report:
+    """Checks `paths` (files and folders) within their project.
+
+    overlay: texts that stand for files on disk (unsaved buffers, standard input).
+    registry: the rules; loaded from the package and `config.rule_folder` if not given.
+
+    Raises:
+        ConfigError: an unknown rule in `config`. RuleError: a rule that cannot be loaded.
+    """
+    from graphlint.scope import Scope, find_scope
+
+    overlay = {Path(os.path.abspath(p)): text for p, text in (overlay or {}).items()}
+    registry = registry or load_rules([config.resolve(p) for p in config.rule_folder])
+    config = check_rule_names(config, registry.known)
+    scope: Scope = find_scope(paths, config, overlay)
+    raw: Raw | None = None
+    if cache and not overlay:
+        from graphlint import cache as store
+
+        raw = store.cached(scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry)))
+    else:
+        raw = deep(lambda: analyse(scope, config, registry))
+    return select(raw, scope.targets, scope.errors, config, registry, overlay, scope.outside)
+
+
+def deep(work: Callable[[], T]) -> T:
+    """Runs `work` in a thread whose stack takes expressions nested thousands deep.
+
+    Raises: whatever `work` raises.
+    """
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _RECURSION))
+        try:
+            result.append(work())
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    old = threading.stack_size(_STACK)
+    try:
+        thread = threading.Thread(target=run, daemon=True, name="graphlint-analysis")
+        thread.start()
+    finally:
+        threading.stack_size(old)
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def analyse(scope: object, config: Config, registry: Registry) -> Raw:
+    """The raw findings of a scope."""
+    from graphlint.interp import analyse as interpret
+    from graphlint.scope import Scope
+
+    assert isinstance(scope, Scope)
+    program = scope.program()
+    analysis = interpret(program, config, config.settings)
+    findings, crashes = judge(analysis.regions, registry.rules)
+    errors = [FileError(str(path), one_line(text)) for path, text in analysis.errors.items()]
+    errors += crashes
+    spent = "the work budget ran out in this capture, what it runs later was not seen"
+    notices = [FileError(r.at.path, f"line {r.at.line}: {spent}") for r in analysis.regions if r.spent]
+    fixable = {e.path for f in findings if f.fix for e in f.fix.edits}
+    digests = {path: d for path in sorted(fixable) if (d := scope.digest(path)) is not None}
+    regions = tuple(summary(r) for r in analysis.regions)
+    return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests)
+
+
+def judge(regions: Iterable[Region], rules: Sequence[Rule]) -> tuple[list[Finding], list[FileError]]:
+    """What the rules say of the regions, and one line for each rule that crashed on one."""
+    findings: dict[Finding, None] = {}
+    errors: list[FileError] = []
+    for region in regions:
+        for rule in rules:
+            try:
+                for problem in rule.check(region):
+                    finding = Finding(
+                        rule.name,
+                        rule.code,
+                        problem.severity or rule.severity,
+                        problem.at,
+                        one_line(problem.message),
+                        problem.notes[:5],
+                        problem.fix,
+                        problem.function or region.function,
+                    )
+                    findings[finding] = None
+            except RecursionError:
+                errors.append(crashed(rule.code, rule.name, region.at, "nested too deep"))
+            except Exception as error:
+                errors.append(crashed(rule.code, rule.name, region.at, f"{type(error).__name__}: {error}"))
+                if os.environ.get("GRAPHLINT_DEBUG"):
+                    raise
+    return list(findings), errors
+
+
+def crashed(code: str, name: str, at: Location, text: str) -> FileError:
+    said = f"line {at.line}: the check {code}[{name}] failed on this capture, please report it: {one_line(text)}"
+    return FileError(at.path, said)
+
+
+def one_line(text: str) -> str:
+    return " ".join(str(text).split())[:1000]
+
+
+def summary(region: Region) -> RegionSummary:
+    """A region as reports show it: places and names, no values."""
+
+    def place(at: Location, label: str = "") -> Place:
+        return Place(at.path, at.line, label)
+
+    from graphlint.fact import Enter
+
+    names = {(r.at.path, r.at.line) for r in region.reaches}
+    seen = any(isinstance(f, Enter) and (f.defined.path, f.defined.line) in names for f in region.before)
+    inputs = dict.fromkeys(
+        place(s.made or f.at, s.kind if s.kind != "fresh" else "tensor") for s, f in region.inputs.items()
+    )
+    outputs = dict.fromkeys(place(s.made or f.at) for s, f in region.outputs.items())
+    return RegionSummary(
+        region.kind,
+        place(region.at),
+        region.function,
+        place(region.applied_at) if region.applied_at is not None else None,
+        "by itself" if region.warm else "seen" if seen else "not seen",
+        tuple(sorted(inputs, key=_by_place)),
+        tuple(sorted(outputs, key=_by_place)),
+        tuple(place(r.at, r.name) for r in region.reaches),
+        tuple(place(at, call) for at, call in region.unresolved),
+        region.spent,
+    )
+
+
+def _by_place(place: Place) -> tuple[str, int, str]:
+    return place.path, place.line, place.label
+
+
+# ------------------------------------------------------------------------------------- from raw findings to a report
+
+
+def select(
+    raw: Raw,
+    targets: Collection[str],
+    unreadable: Iterable[FileError],
+    config: Config,
+    registry: Registry,
+    overlay: Mapping[Path, str],
+    outside: Callable[[str], bool],
+) -> Report:
+    """The report about `targets`: rules selected, severities set, suppressions applied, each fault once.
+
+    outside: whether a path belongs to an installed package, which the user cannot edit.
+    """
+    names = selected(config, registry.by_name)
+    levels = dict(config.severity)
+    errors = [e for e in (*unreadable, *raw.errors) if e.path in targets]
+    errors = list(dict.fromkeys(errors))
+    about = [f for f in raw.findings if f.rule in names and _concerns(f, targets)]
+    about = [_releveled(f, levels) for f in about]
+    about += [_releveled(unreadable_finding(e), levels) for e in errors if "unreadable-file" in names]
+    about = _without_ignored(distinct(about), config)
+    suspects = set(targets) | {f.at.path for f in about} | {n.at.path for f in about for n in f.notes}
+    found: dict[str, list[suppress.Directive]] = {}
+    sources: dict[str, Source] = {}
+    for path in suspects:
+        source = read_marked(path, overlay)
+        if source is not None and (listed := suppress.directives(source)):
+            found[path], sources[path] = listed, source
+    away = {f.at.path for f in about if outside(f.at.path)}
+    outcome = suppress.apply(about, found, registry.known, at_notes=away)
+    own: list[Finding] = []
+    for path, listed in found.items():
+        if path in targets:
+            source = sources[path]
+            own += suppress.own_findings(
+                source, path, listed, registry.known, names, require_reason=config.require_reason
+            )
+    own = [_releveled(f, levels) for f in own if f.rule in names]
+    own = _without_ignored(own, config)
+    from graphlint.fix import digest
+
+    digests = dict(raw.digests)
+    digests.update({p: digest(s.text) for p, s in sources.items() if p not in digests})
+    regions = tuple(r for r in raw.regions if r.at.path in targets or (r.applied_at and r.applied_at.path in targets))
+    return Report(
+        tuple(sorted([*outcome.kept, *own], key=order)),
+        regions,
+        (*errors, *(n for n in raw.notices if n.path in targets)),
+        len(targets),
+        tuple(sorted(outcome.silenced, key=order)),
+        digests,
+    )
+
+
+def _concerns(finding: Finding, targets: Collection[str]) -> bool:
+    return finding.at.path in targets or any(note.at.path in targets for note in finding.notes)
+
+
+def _releveled(finding: Finding, levels: Mapping[str, object]) -> Finding:
+    from dataclasses import replace
+
+    level = levels.get(finding.rule)
+    return finding if level is None else replace(finding, severity=level)  # type: ignore[arg-type]
+
+
+def _without_ignored(findings: list[Finding], config: Config) -> list[Finding]:
+    if not config.per_file_ignores:
+        return findings
+    from graphlint.scope import glob_matcher
+
+    patterns = [(glob_matcher([glob]), set(rules)) for glob, rules in config.per_file_ignores]
+
+    def ignored(finding: Finding) -> bool:
+        path = os.path.relpath(finding.at.path, config.root).replace(os.sep, "/")
+        return any(finding.rule in rules and matches(path) for matches, rules in patterns)
+
+    return [f for f in findings if not ignored(f)]
+
+
+def distinct(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding a rule and place: the most severe, then the one with the shortest way, then one with a fix."""
+    best: dict[tuple[str, str, int, int], Finding] = {}
+    for finding in findings:
+        key = finding.rule, finding.at.path, finding.at.span.line, finding.at.span.column
+        if key not in best or _rank(finding) < _rank(best[key]):
+            best[key] = finding
+    return list(best.values())
+
+
+def _rank(finding: Finding) -> tuple[int, int, bool, str, tuple[Location, ...]]:
+    notes = tuple(note.at for note in finding.notes)
+    return SEVERITIES.index(finding.severity), len(notes), finding.fix is None, finding.message, notes
+
+
+def unreadable_finding(error: FileError) -> Finding:
+    """GL902 for a file that could not be checked, at the line that its message names."""
+    import re
+
+    match = re.search(r"\bline (\d+)", error.message)
+    line = int(match[1]) if match else 1
+    at = Location(error.path, Span(line, 1, line, 1))
+    return Finding("unreadable-file", "GL902", "error", at, error.message)
+
+
+def read_marked(path: str, overlay: Mapping[Path, str]) -> Source | None:
+    """The source of a file that may hold suppressions, None if it holds none or cannot be read."""
+    text = overlay.get(Path(path))
+    if text is not None:
+        return Source(Path(path), text)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        if b"graphlint" not in data and b"noqa" not in data.lower():
+            return None
+        return Source.from_bytes(Path(path), data)
+    except (OSError, SourceError):
+        return None
