@@ -14,7 +14,7 @@ from graphlint.lower.cursor import Cursor
 from graphlint.lower.depth import too_deep
 from graphlint.source import Source, SourceError
 
-__all__ = ["lower_class_head", "lower_function_head", "lower_statements"]
+__all__ = ["blocks", "lower_class_head", "lower_function_head", "lower_statements", "lower_whole"]
 
 _INDENT = re.compile(r"[ \t\f]*")
 #: Whole files lowered because a slice of them does not parse alone, newest last.
