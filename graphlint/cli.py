@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from graphlint import __version__
+from graphlint.baseline import BaselineError
 from graphlint.config import ConfigError
 from graphlint.registry import RuleError
 
@@ -121,7 +122,7 @@ def guarded(run: Callable[[], int]) -> int:
         if context is not None and isinstance(error, click.UsageError):
             say(f"try `{context.command_path} --help`")
         return 2
-    except (ConfigError, RuleError) as error:
+    except (ConfigError, RuleError, BaselineError) as error:
         say(f"error: {error}")
         return 2
     except SystemExit as stop:

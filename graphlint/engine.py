@@ -79,9 +79,14 @@ class Report:
     findings: tuple[Finding, ...] = ()
     regions: tuple[RegionSummary, ...] = ()
     errors: tuple[FileError, ...] = ()
-    files: int = 0
+    targets: frozenset[str] = frozenset()
     suppressed: tuple[Finding, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> int:
+        """How many files were asked about."""
+        return len(self.targets)
 
     def merged(self, other: Report) -> Report:
         """Both reports as one, each finding once."""
@@ -89,7 +94,7 @@ class Report:
             tuple(sorted(dict.fromkeys(self.findings + other.findings), key=order)),
             tuple(dict.fromkeys(self.regions + other.regions)),
             tuple(dict.fromkeys(self.errors + other.errors)),
-            self.files + other.files,
+            self.targets | other.targets,
             tuple(sorted(dict.fromkeys(self.suppressed + other.suppressed), key=order)),
             {**self.digests, **other.digests},
         )
@@ -301,7 +306,7 @@ def select(
         tuple(sorted([*outcome.kept, *own], key=order)),
         regions,
         (*errors, *(n for n in raw.notices if n.path in targets)),
-        len(targets),
+        frozenset(targets),
         tuple(sorted(outcome.silenced, key=order)),
         digests,
     )

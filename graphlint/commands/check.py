@@ -7,16 +7,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from graphlint import __version__
 from graphlint.cli import say
-from graphlint.config import Config, ConfigError, load, read_version
+from graphlint.config import Config, ConfigError, check_rule_names, load, read_version, selected
 from graphlint.engine import Report
 from graphlint.finding import SEVERITIES
 from graphlint.registry import Registry, load_rules
+
+if TYPE_CHECKING:
+    from graphlint.baseline import Lines
+    from graphlint.report.view import View
 
 FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit", "rdjson")
 _STDIN = "stdin.py"
@@ -192,21 +196,41 @@ class Run:
         return result
 
     def _baselined(self, report: Report) -> tuple[Report, int]:
-        file = self.options["baseline"] or next((g.config.baseline for g in self.groups if g.config.baseline), None)
-        if file is None or self.options["no_baseline"]:
+        configured = next((g.config for g in self.groups if g.config.baseline), None)
+        if self.options["no_baseline"]:
             return report, 0
-        from graphlint.baseline import new_only
+        if self.options["baseline"]:
+            path = Path(self.options["baseline"])
+        elif configured is not None and configured.baseline is not None:
+            path = configured.resolve(configured.baseline)
+        else:
+            return report, 0
+        from graphlint.baseline import compare
+        from graphlint.report.view import plural
 
-        path = Path(file) if self.options["baseline"] else self.groups[0].config.resolve(file)
-        report, known, stale = new_only(report, path, self.registry, self.view())
-        if stale and not self.options["quiet"]:
+        compared = compare(report, path, self.ran(), self.lines(), report.targets)
+        if compared.stale and not self.options["quiet"]:
+            count = plural(len(compared.stale), "entry").replace("entrys", "entries")
             say(
-                f"warning: {len(stale)} of the baseline {'is' if len(stale) == 1 else 'are'} no longer found: "
-                f"`graphlint baseline --prune --output {file}` removes them"
+                f"warning: {count} of the baseline no longer found; `graphlint baseline --prune` removes what is stale:"
             )
-        return report, known
+            for entry in compared.stale[:10]:
+                say(f"  {entry.path}: {entry.rule}: {entry.line}")
+        return compared.report, compared.known
 
-    def view(self, *, color: bool = False) -> Any:
+    def ran(self) -> set[str]:
+        """Names of the rules that run in any group."""
+        names: set[str] = set()
+        for group in self.groups:
+            names |= selected(check_rule_names(group.config, self.registry.known), self.registry.by_name)
+        return names
+
+    def lines(self) -> Lines:
+        from graphlint.baseline import Lines
+
+        return Lines({str(path): text for path, text in self.overlay.items()})
+
+    def view(self, *, color: bool = False) -> View:
         from graphlint.report.view import View
 
         return View(

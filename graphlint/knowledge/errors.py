@@ -35,7 +35,7 @@ ERRORS: tuple[ErrorText, ...] = (
     ErrorText(
         "operation failed due to a previous error during capture",
         ("host-sync", "tensor-control-flow", "dynamic-shape-op", "host-copy", "capture-misuse", "capture-thread"),
-        "This is the second error: the capture was already broken. The cause is the exception above it (`__context__`); "
+        "This is the second error: the capture was already broken. The cause is the exception above (`__context__`); "
         "if there is none, another thread did something unsafe during the capture.",
         ("cudaErrorStreamCaptureInvalidated", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"),
         second=True,
@@ -125,7 +125,7 @@ ERRORS: tuple[ErrorText, ...] = (
     ErrorText(
         "If capturable=True, params and state_steps must be on supported devices",
         ("optimizer-in-capture",),
-        "The optimizer's state was made or loaded on the CPU, mostly because `capturable` was set after the first step.",
+        "The optimizer's state was made or loaded on the CPU, mostly because `capturable` was set after a first step.",
     ),
     ErrorText(
         "lr as a Tensor is not supported for capturable=False and foreach=True",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphlint.baseline import Lines
 from graphlint.finding import Finding
 from graphlint.registry import ToolRule
 from graphlint.rule import Rule
@@ -80,6 +81,10 @@ class View:
         if source is None or not 0 < number <= len(source.lines):
             return ""
         return source.lines[number - 1]
+
+    def lines(self) -> Lines:
+        """The source lines that fingerprints are made of."""
+        return Lines({str(path): text for path, text in self.overlay.items()})
 
     def summary(self, rule: str) -> str:
         found = self.rules.get(rule)
