@@ -1,4 +1,4 @@
-"""What the user asked for: one frozen `Config`, read from the nearest `[tool.graphlint]`, and where each value came from.
+"""What the user asked for: a frozen `Config`, read from the nearest `[tool.graphlint]`, and where each value came from.
 
 Glossary:
     key       a name as it stands in TOML: `per-file-ignores`; the field is the same with underscores.
