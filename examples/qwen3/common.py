@@ -191,10 +191,9 @@ def tolerance(args: argparse.Namespace) -> float:
     return 0.1 if args.dtype == torch.bfloat16 else 1e-3
 
 
-def milliseconds(step: Callable[[], Any], times: int = 20) -> float:
+def milliseconds(step: Callable[[], Any], times: int) -> float:
     """Median wall time of one call, the device synchronised before and after."""
-    for _ in range(3):
-        step()
+    step()
     taken = []
     for _ in range(times):
         torch.cuda.synchronize()
@@ -214,8 +213,6 @@ def cause(error: BaseException) -> str:
 
 def finish(args: argparse.Namespace, outcome: str, detail: str, figures: dict[str, Any] | None = None) -> None:
     """Print the outcome; with `--report`, write it with the figures and the machine that gave them."""
-    for name, value in (figures or {}).items():
-        print(f"{name}: {value}")
     print(f"OUTCOME: {outcome}  {detail}")
     if args.report is None:
         return

@@ -94,6 +94,7 @@ def main() -> None:
             eager = milliseconds(torch.no_grad()(lambda: at_half(decoder.decode)), 10)
             compiled = milliseconds(lambda: at_half(decoder.step), 10)
             figures[f"batch {rows}"] = {"eager_ms": round(eager, 2), "compiled_ms": round(compiled, 2)}
+    print(figures)
     if worst > tolerance(args):
         finish(args, "wrong-result", f"logits {worst:.2g} off eager", figures)
     elif skips:

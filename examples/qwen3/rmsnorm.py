@@ -109,3 +109,10 @@ def use_triton_rmsnorm(model: Qwen3ForCausalLM) -> None:
     for module in model.modules():
         if isinstance(module, Qwen3RMSNorm):
             module.forward = types.MethodType(_forward, module)
+
+
+def use_torch_rmsnorm(model: Qwen3ForCausalLM) -> None:
+    """Back to the norm that transformers has."""
+    for module in model.modules():
+        if isinstance(module, Qwen3RMSNorm):
+            module.__dict__.pop("forward", None)

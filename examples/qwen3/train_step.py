@@ -1,10 +1,11 @@
-"""Training steps of Qwen3: eager, captured whole, captured without the optimizer, compiled, and compiled + captured.
+"""Training steps of Qwen3: eager, captured whole, captured without the optimizer, with a Triton kernel, and compiled.
 
-    whole     forward, backward and a capturable AdamW in one graph
-    split     forward and backward in the graph, the optimizer outside; between replays nobody clears `.grad`, since the
-              replayed backward writes the very tensors that the optimizer reads
-    compiled  every decoder block under torch.compile (one compilation serves all blocks), no graph
-    fused     the compiled blocks inside the whole graph
+    whole           forward, backward and a capturable AdamW in one graph
+    split           forward and backward in the graph, the optimizer outside; between replays nobody clears `.grad`,
+                    since the replayed backward writes the very tensors that the optimizer reads
+    triton-whole    the whole graph with RMSNorm by the Triton kernel of rmsnorm.py
+    compiled        every decoder block under torch.compile (one compilation serves all blocks), no graph
+    compiled-whole  the compiled blocks inside the whole graph
 
 Each mode starts from the same weights and sees the same batches; its losses are compared with the eager ones.
 Shapes are BATCHxSEQUENCE. From 8192 tokens on, activations are checkpointed selectively: what attention and the narrow
@@ -20,14 +21,14 @@ from functools import partial
 
 import torch
 from common import build_model, cause, draw_weights, finish, milliseconds, parse, parser, prompt_ids
-from rmsnorm import use_triton_rmsnorm
+from rmsnorm import use_torch_rmsnorm, use_triton_rmsnorm
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 from transformers import Qwen3ForCausalLM
 
 WARM_UP = 2
-MODES = ["eager", "whole", "split", "compiled", "fused"]
+MODES = ["eager", "whole", "split", "triton-whole", "compiled", "compiled-whole"]
 aten = torch.ops.aten
 ATTENTION = {
     aten._scaled_dot_product_flash_attention.default,
@@ -87,7 +88,7 @@ class Trainer:
         self.flash = args.dtype == torch.bfloat16
         self.ids = torch.zeros_like(batch)
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=args.lr, fused=True, capturable=mode in ("whole", "fused")
+            model.parameters(), lr=args.lr, fused=True, capturable=mode.endswith("whole")
         )
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -121,7 +122,7 @@ class Trainer:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self.loss = self.forward_backward()
-            if self.mode != "split":
+            if self.mode.endswith("whole"):
                 self.optimizer.step()
         self.graph = graph
         return losses
@@ -142,10 +143,12 @@ def run(
     """Losses over `batches` from the initial weights, and what a step costs."""
     draw_weights(model, args)
     torch.cuda.reset_peak_memory_stats()
-    if mode in ("compiled", "fused"):
+    if mode.startswith("compiled"):
         compile_blocks(model)
+    if mode.startswith("triton"):
+        use_triton_rmsnorm(model)
     trainer = Trainer(model, args, batches[0], mode)
-    captured = mode in ("whole", "split", "fused")
+    captured = mode == "split" or mode.endswith("whole")
     losses = trainer.capture(batches[:WARM_UP]) if captured else [trainer.step(batch) for batch in batches[:WARM_UP]]
     losses += [trainer.step(batch) for batch in batches[WARM_UP:]]
     trained = [float(loss) for loss in losses]
@@ -153,7 +156,10 @@ def run(
     if args.bench:
         figures["ms"] = round(milliseconds(lambda: trainer.step(batches[0]), args.repeats), 1)
         figures["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
-    plain_blocks(model)
+    if mode.startswith("compiled"):
+        plain_blocks(model)
+    if mode.startswith("triton"):
+        use_torch_rmsnorm(model)
     return trained, figures
 
 
@@ -161,35 +167,32 @@ def apart(losses: list[float], wanted: list[float]) -> float:
     return max(abs(a - b) / abs(b) for a, b in zip(losses, wanted, strict=True))
 
 
-def measure(model: Qwen3ForCausalLM, args: argparse.Namespace, shape: str, modes: list[str]) -> dict[str, object]:
-    """All modes at one shape: losses against the eager ones, times, peak memory."""
+def measure(
+    model: Qwen3ForCausalLM, args: argparse.Namespace, shape: str, mode: str, wanted: list[float] | None
+) -> tuple[list[float], dict[str, object]]:
+    """One mode at one shape: its losses, and a row of figures. `wanted` are the eager losses, None for eager itself."""
     rows, length = (int(part) for part in shape.split("x"))
     selective = args.checkpoint == "selective" or (args.checkpoint == "auto" and rows * length >= 8192)
     if selective:
         checkpoint_selectively(model)
     # Two batches in turn, so that the loss falls within a few steps and a step that trains nothing shows.
     pair = [prompt_ids(model, args, rows, length).roll(shift, 1) for shift in (0, 1)]
-    batches = [pair[step % 2] for step in range(args.steps)]
-    wanted: list[float] = []
-    found: dict[str, object] = {"checkpointing": "selective" if selective else "none"}
-    for mode in modes:
-        losses, figures = run(model, args, batches, mode)
-        wanted = wanted or losses
-        found[mode] = {**figures, "first_loss": losses[0], "last_loss": losses[-1], "off": apart(losses, wanted)}
-        print(shape, mode, found[mode], flush=True)
-        # The graph's pool, the optimizer's state and the gradients go before the next mode needs the room.
-        model.zero_grad(set_to_none=True)
-        gc.collect()
-        torch.cuda.empty_cache()
+    losses, figures = run(model, args, [pair[step % 2] for step in range(args.steps)], mode)
+    figures |= {"first_loss": losses[0], "last_loss": losses[-1], "off": apart(losses, wanted or losses)}
     if selective:
+        figures["checkpointing"] = "selective"
         model.gradient_checkpointing_disable()
-    return found
+    # The graph's pool, the optimizer's state and the gradients go before the next mode needs the room.
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    torch.cuda.empty_cache()
+    return losses, figures
 
 
-def judge(found: dict[str, dict[str, dict[str, float]]], modes: list[str]) -> tuple[str, str]:
+def judge(rows: list[dict[str, float]]) -> tuple[str, str]:
     """ok if every mode trains and its losses are the eager ones."""
-    worst = max(shape[mode]["off"] for shape in found.values() for mode in modes)
-    falls = min(1 - shape[mode]["last_loss"] / shape[mode]["first_loss"] for shape in found.values() for mode in modes)
+    worst = max(row["off"] for row in rows)
+    falls = min(1 - row["last_loss"] / row["first_loss"] for row in rows)
     if worst > 0.02 or falls < 0.01:
         return "wrong-result", f"losses {worst:.2g} off the eager ones, fallen by {falls:.1%}"
     return "ok", f"losses within {worst:.2g} of the eager ones, fallen by at least {falls:.1%}"
@@ -200,25 +203,31 @@ def main() -> None:
     options.add_argument("--shape", nargs="+", default=["1x256"], metavar="BATCHxSEQUENCE")
     options.add_argument("--modes", nargs="+", choices=MODES, default=["eager", "whole", "split"])
     options.add_argument("--checkpoint", choices=["auto", "selective", "none"], default="auto")
-    options.add_argument("--rmsnorm", choices=["torch", "triton"], default="torch", help="the norm inside the graph")
     options.add_argument("--steps", type=int, default=5)
     options.add_argument("--lr", type=float, help="default: 1e-4 for 8b, 1e-3 for tiny")
     options.add_argument("--bench", action="store_true", help="time a step in each mode")
-    options.add_argument("--repeats", type=int, default=6)
+    options.add_argument("--repeats", type=int, default=3)
     args = parse(options)
     args.lr = args.lr or (1e-4 if args.size == "8b" else 1e-3)
     modes = ["eager", *(mode for mode in args.modes if mode != "eager")]
     model = build_model(args).train()
-    if args.rmsnorm == "triton":
-        use_triton_rmsnorm(model)
+    wanted: dict[str, list[float]] = {}
+    found: dict[str, dict[str, object]] = {}
     try:
-        found = {shape: measure(model, args, shape, modes) for shape in args.shape}
+        for mode in modes:
+            for shape in args.shape:
+                losses, row = measure(model, args, shape, mode, wanted.get(shape))
+                wanted.setdefault(shape, losses)
+                found[f"{shape} {mode}"] = row
+                print(f"{shape} {mode}: {row}", flush=True)
+    except torch.OutOfMemoryError as error:
+        finish(args, "memory", cause(error), found)
     except RuntimeError as error:
         if "captur" not in str(error):
             raise
-        finish(args, "capture-error", cause(error))
-        return
-    finish(args, *judge(found, modes), found)  # type: ignore[arg-type]
+        finish(args, "capture-error", cause(error), found)
+    else:
+        finish(args, *judge(list(found.values())), found)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
