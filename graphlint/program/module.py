@@ -192,10 +192,13 @@ class Module:
         """
         return tuple([self._statement(item) for item in self._bindings().get(name, ())])
 
-    def ranked_bindings(self, name: str) -> tuple[tree.Stmt, ...]:
-        """As bindings, the likeliest first: later before earlier, those in `except` and `else` parts last."""
+    def origins(self, name: str) -> tuple[tree.Stmt | None, ...]:
+        """What binds `name` at top level, the likeliest first: the import statement, or None for code of this file.
+
+        Later comes before earlier, and what stands in an `except` handler or an `else` part comes last.
+        """
         items = sorted(reversed(self._bindings().get(name, ())), key=lambda item: item.fallback)
-        return tuple([self._statement(item) for item in items])
+        return tuple([item.statement if item.kind == "import" else None for item in items])
 
     def star_imports(self) -> tuple[tree.ImportFrom, ...]:
         """`from x import *` at top level, also in top-level blocks."""
