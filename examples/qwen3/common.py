@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import Qwen3Config, Qwen3ForCausalLM, StaticCache
 
 # The values of Qwen/Qwen3-8B's published config.json.
@@ -222,6 +223,7 @@ def finish(args: argparse.Namespace, outcome: str, detail: str, figures: dict[st
         "figures": figures or {},
         "size": args.size,
         "torch": torch.__version__,
+        "transformers": transformers.__version__,
         "device": torch.cuda.get_device_name(),
     }
     args.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
