@@ -1,0 +1,50 @@
+# fault: CUDA tensors are given where Python numbers belong: a fill value, a factor, slice and loop bounds, an index
+# outcome: capture-error
+import torch
+
+
+class Ring:
+    """Keeps the last rows of a stream and mixes them."""
+
+    def __init__(self, slots, width):
+        self.rows = torch.randn(slots, width, device="cuda")
+        self.head = torch.zeros((), dtype=torch.int64, device="cuda")
+        self.count = torch.full((), 2, dtype=torch.int64, device="cuda")
+        self.gain = torch.tensor(0.5, device="cuda")
+        self.rounds = 2
+
+    def mix(self, x):
+        base = torch.full((x.shape[0],), self.gain, device="cuda")  # expect: host-sync
+        y = torch.add(x, base, alpha=self.gain)  # expect: host-sync
+        y = y + self.rows[self.head]  # expect: host-sync
+        y = y + self.rows[: self.count].sum(0)  # expect: host-sync
+        for _ in range(self.count):  # expect: host-sync
+            y = torch.tanh(y)
+        return y.clamp(max=self.gain)  # fine: clamp takes a tensor
+
+
+def main():
+    ring = Ring(4, 8)
+    x = torch.randn(8, device="cuda")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            ring.mix(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = ring.mix(x)
+    x.normal_()
+    ring.head.fill_(3)
+    graph.replay()
+    return torch.allclose(y, ring.mix(x), atol=1e-5), f"{y.sum().item():.4f}"
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    try:
+        right, note = main()
+        print("OUTCOME:", "ok" if right else "wrong-result", note)
+    except RuntimeError as error:
+        print("OUTCOME: capture-error", str(error.__context__ or error).splitlines()[0])

@@ -1,0 +1,44 @@
+# right: the old graph is reset before the new one takes its place
+# outcome: ok
+import torch
+from recorder import record
+from torch import nn
+
+
+class Renewing:
+    def __init__(self, net, rows):
+        self.net = net
+        self.x = torch.zeros(rows, 64, device="cuda")
+        self.current = None
+
+    def renew(self):
+        if self.current is not None:
+            self.current[0].reset()
+            self.current = None
+        self.current = record(self.net, self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        graph, out = self.current
+        graph.replay()
+        return out.clone()
+
+
+def main():
+    runner = Renewing(nn.Linear(64, 1 << 12).cuda().requires_grad_(False), 1024)
+    runner.renew()
+    torch.cuda.synchronize()
+    first = torch.cuda.memory_allocated()
+    for _ in range(5):
+        runner.renew()
+    torch.cuda.synchronize()
+    grown = (torch.cuda.memory_allocated() - first) >> 20
+    x = torch.randn(1024, 64, device="cuda")
+    gap = (runner(x) - runner.net(x)).abs().max().item()
+    return grown < 16 and gap < 1e-4, f"{grown} MiB more after five renewals"
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    right, note = main()
+    print("OUTCOME:", "ok" if right else "memory", note)
