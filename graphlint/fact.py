@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphlint.source import Location
+from graphlint.source import Location, Span
 from graphlint.value import Place, Value
 
 if TYPE_CHECKING:
@@ -62,6 +62,24 @@ class Truth(Fact):
     value: Value
     decided: bool | None = None
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Branch(Fact):
+    """One arm of an `if` or ternary is run: `taken` tells which, `body` is its extent (None if it is empty). `at` is
+    the test, `value` what it came to; both arms leave a record where that is not known."""
+
+    taken: bool
+    value: Value
+    text: str = ""
+    body: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Iterate(Fact):
+    """A loop or comprehension starts over `value`; facts of its body have one more entry in `loops`."""
+
+    value: Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -140,6 +158,8 @@ class Keep(Fact):
     value: Value
     how: str
     text: str = ""
+    key: Value | None = None
+    """The key of a `setitem`, if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,12 +172,24 @@ class Return(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Enter(Fact):
-    """A function that was read is entered: `name` its qualified name, `defined` its `def` line."""
+    """A function that was read is entered: `name` its qualified name, `defined` its `def` line; `memo` if its results
+    are cached (`functools.cache`, `cached_property`)."""
 
     name: str
     defined: Location
     args: tuple[Value, ...] = ()
+    kwargs: dict[str, Value] = field(default_factory=dict)
     receiver: Value | None = None
+    memo: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Leave(Fact):
+    """A call ends (outside a capture): `variables` are its locals at the end, which lose their names; `at` is the `def`
+    line. Whatever nothing else refers to is freed."""
+
+    scope: int
+    variables: dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -184,14 +216,19 @@ class ContextExit(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaptureBegin(Fact):
-    """`begun` is the region that starts here (`Fact.region` is the one around it, if captures are nested)."""
+    """`begun` is the region that starts here (`Fact.region` is the one around it, if captures are nested).
+    `complete` is True if the way from the start of the program to here was seen, so that no caller is unknown."""
 
     begun: Region
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CaptureEnd(Fact):
+    """`ensured` is True in a `finally` block."""
+
     ended: Region
+    ensured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -204,7 +241,12 @@ class Replay(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Raises(Fact):
-    """A `raise`, or the start of an `except` handler around captured code (`handler` True; `caught` the type names)."""
+    """A `raise`, or an `except` handler around captured code (`handler` True; `caught` the type names): one record at
+    its start, and one with the same `at` at its end, where `ended` tells how it ends ("", "return", "raise",
+    "continue", "break") and `began` is the order of the first. `protects` are the regions captured in the try body."""
 
     handler: bool = False
     caught: tuple[str, ...] = ()
+    protects: tuple[Region, ...] = ()
+    ended: str | None = None
+    began: int = 0

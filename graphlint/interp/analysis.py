@@ -1,0 +1,261 @@
+"""From a program to its Regions: roots are run one by one, each with a fresh machine and a budget of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphlint.config import Config
+from graphlint.interp import attributes
+from graphlint.interp.machine import Machine
+from graphlint.interp.names import Names
+from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
+from graphlint.interp.roots import Climber, Root, Site, sites
+from graphlint.lower import tree
+from graphlint.program.module import Module
+from graphlint.program.program import Program
+from graphlint.region import Region, Settings
+from graphlint.source import SourceError, Span
+from graphlint.value import Const, Instance, Unknown, Value
+
+ROOT_BUDGET = 60_000
+HARNESS_BUDGET = 20_000
+MAX_METHODS = 30
+_NOWHERE = Span(1, 1, 1, 1)
+
+
+@dataclass(slots=True)
+class Analysis:
+    """Regions of every root, in the order they were found; errors are one line for each file."""
+
+    regions: list[Region] = field(default_factory=list)
+    errors: dict[Path, str] = field(default_factory=dict)
+
+
+def analyse(program: Program, config: Config, settings: Settings) -> Analysis:
+    """Finds every capture of the project's files and what it runs."""
+    return _Analyser(program, config, settings).run()
+
+
+class _Analyser:
+    def __init__(self, program: Program, config: Config, settings: Settings) -> None:
+        self.program, self.config, self.settings = program, config, settings
+        self.analysis = Analysis()
+        self.climber = Climber(program)
+        self.done: dict[Root, list[Region]] = {}
+        self.site_classes: dict[tuple[Path, str], list[str]] = {}
+
+    def run(self) -> Analysis:
+        more = (*self.config.capture_context_managers, *(w.name for w in self.config.capture_wrappers))
+        found = list(sites(self.program, more))
+        for site in found:
+            owner, _, method = site.function.rpartition(".")
+            if owner and isinstance(site.module.definition(owner), tree.Class):
+                self.site_classes.setdefault((site.module.path, owner), []).append(method)
+        for site in found:
+            self._site(site)
+        for root in self.config.capture_roots:
+            self._configured(root)
+        self.analysis.errors |= self.program.errors
+        return self.analysis
+
+    def _site(self, site: Site) -> None:
+        roots = self.climber.roots(site)
+        captured = False
+        for root in roots[:-1]:
+            captured |= _covers(self._root(root), site)
+        if not captured or len(roots) == 1:
+            self._root(roots[-1])
+
+    def _root(self, root: Root, configured: bool = False) -> list[Region]:
+        if root in self.done:
+            return self.done[root]
+        self.done[root] = []
+        module = self.program.module(root.path)
+        if module is None:
+            return []
+        names = Names(self.program, self.config, self._default_device())
+        machine = Machine(names, self.settings, ROOT_BUDGET)
+        machine.path = str(root.path)
+        try:
+            _Run(machine, module, self.site_classes).start(root.function, configured)
+        except BudgetSpent:
+            pass
+        except SourceError as error:
+            self.analysis.errors.setdefault(root.path, str(error))
+        except RecursionError:
+            self.analysis.errors.setdefault(root.path, "nested too deeply to be followed")
+        regions = [r for r in machine.regions if not _is_quiet(r)]
+        self.done[root] = regions
+        self.analysis.regions += regions
+        return regions
+
+    def _default_device(self) -> str:
+        if self.config.assume_device in ("cuda", "cpu"):
+            return self.config.assume_device
+        if not hasattr(self, "_device"):
+            touched = self.program.mentions("set_default_device") or self.program.mentions("set_default_tensor_type")
+            self._device = "?" if touched else "cpu"
+        return self._device
+
+    def _configured(self, text: str) -> None:
+        """A root that the user names: `package.module.function` or `package.module:Class.method`."""
+        dotted, _, inside = text.partition(":")
+        parts = dotted.split(".")
+        candidates = [(dotted, inside)] if inside else [
+            (".".join(parts[:i]), ".".join(parts[i:])) for i in range(len(parts) - 1, 0, -1)
+        ]
+        for name, function in candidates:
+            module = self.program.find(name)
+            if module is not None and module.definition(function) is not None:
+                self._root(Root(module.path, function), configured=True)
+                return
+
+
+def _is_quiet(region: Region) -> bool:
+    return region.begin == 0
+
+
+def _covers(regions: Iterable[Region], site: Site) -> bool:
+    path = str(site.module.path)
+    places = [p for r in regions for p in (r.at, r.applied_at) if p is not None]
+    return any(p.path == path and any(abs(p.line - n) <= 1 for n in site.lines) for p in places)
+
+
+class _Run:
+    """One root, and the harness after it."""
+
+    def __init__(self, machine: Machine, module: Module, site_classes: dict[tuple[Path, str], list[str]]) -> None:
+        self.m, self.module, self.site_classes = machine, module, site_classes
+
+    def start(self, function: str, configured: bool) -> None:
+        m = self.m
+        scope = m.names.module_scope(self.module)
+        if not function:
+            scope.variables["__name__"] = Const("__main__")
+            m.run_in(scope, self.module.body())
+            self._uncalled()
+            return
+        callee = self._resolve(function)
+        if callee is None:
+            return
+        try:
+            if configured:
+                self._as_region(callee)
+            else:
+                m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
+        except BudgetSpent:
+            m.budget = m.ticks
+        m.budget = m.ticks + HARNESS_BUDGET
+        m.reset_control()
+        self._uncalled()
+        self._harness(function)
+
+    def _resolve(self, function: str) -> Value | None:
+        """The callable that a qualified name stands for; a method is bound to an object of its class."""
+        m = self.m
+        parts = function.split(".")
+        scope = m.names.module_scope(self.module)
+        with m.quiet():
+            value = m.names.global_(m, self.module, parts[0])
+        receiver: Value | None = None
+        for part in parts[1:]:
+            value = next((o for o in _options(value) if isinstance(o, ClassValue)), None)
+            if not isinstance(value, ClassValue):
+                return None
+            m.run_frame(scope, lambda v=value: m.names.load(m, v))
+            found = m.names.class_attribute(m, value, part)
+            if found is None:
+                return None
+            receiver, value = value, found[0]
+        if isinstance(value, FunctionValue) and isinstance(receiver, ClassValue) and value.binding != "staticmethod":
+            if value.binding == "classmethod":
+                return BoundMethod(receiver=receiver, function=value)
+            made = m.run_frame(scope, lambda: m.abstract_instance(receiver))
+            return BoundMethod(receiver=made, function=value)
+        return value
+
+    def _as_region(self, callee: Value) -> None:
+        """A configured root: its body is captured code, its parameters are unknown."""
+        m = self.m
+        inner = callee.function if isinstance(callee, BoundMethod) else callee
+        if not isinstance(inner, FunctionValue) or not isinstance(inner.node, tree.Function):
+            return
+        m.path = str(inner.scope.module.path)
+        region = Region("root", m.location(inner.node.span), inner.name, m.settings, warm=True)
+        m.open_region(region, inner.node.span)
+        try:
+            m.run_frame(m.names.module_scope(self.module), lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, inner.name))
+        finally:
+            while m.region_stack:
+                m.close_region(inner.node.span)
+
+    def _uncalled(self) -> None:
+        """Compiled functions and wrappers that the root made and never called: what they hold is captured all the same."""
+        m = self.m
+        scope = m.names.module_scope(self.module)
+        for instance in list(m.instances):
+            kind = instance.attrs.get("$kind")
+            wrapped = isinstance(kind, Const) and kind.value == "cudagraphs" and "$function" in instance.attrs
+            if (wrapped or instance.external in m.names.capture_wrappers or instance.external.endswith("CudaGraphModule")) and (
+                instance.id not in m.graph_regions
+            ):
+                m.path = instance.made.path if instance.made else m.path
+                span = instance.made.span if instance.made else _NOWHERE
+                m.run_frame(scope, lambda i=instance, s=span: m.call(i, (), {"*": Unknown()}, s, "compiled"))
+
+    def _harness(self, function: str) -> None:
+        """Runs what the users of a capturing object would call: first the capture, then everything else, twice."""
+        m = self.m
+        scope = m.names.module_scope(self.module)
+        for instance in list(m.made):
+            methods = self._methods(instance)
+            if not methods:
+                continue
+            for round_ in (0, 1):
+                m.loops = ((-1, round_),)
+                for name, method in methods:
+                    if round_ == 0 and id(method.node) in m.entered:
+                        continue
+                    start = m.ticks
+                    bound = attributes.bind_to(m, method, instance, method.owner or instance.cls, _NOWHERE)  # type: ignore[arg-type]
+                    limit, m.budget = m.budget, min(m.budget, start + HARNESS_BUDGET // 4)
+                    try:
+                        m.run_frame(scope, lambda b=bound, n=name: m.call(b, (), {"*": Unknown()}, _NOWHERE, n))
+                    except BudgetSpent:
+                        m.reset_control()
+                        m.loops = ((-1, round_),)
+                    m.budget = limit
+                    if m.ticks >= limit:
+                        m.loops = ()
+                        return
+            m.loops = ()
+
+    def _methods(self, instance: Instance) -> list[tuple[str, FunctionValue]]:
+        """The methods of an object whose class captures, the capturing ones first; none if it does not capture."""
+        cls = instance.cls
+        if not isinstance(cls, ClassValue):
+            return []
+        capturing: set[str] = set()
+        for ancestor in cls.mro or [cls]:
+            capturing |= set(self.site_classes.get((ancestor.module.path, ancestor.node.qualname), ()))
+        if not capturing:
+            return []
+        first: list[tuple[str, FunctionValue]] = []
+        rest: list[tuple[str, FunctionValue]] = []
+        for ancestor in cls.mro or [cls]:
+            for name, value in ancestor.attrs.items():
+                if isinstance(value, FunctionValue) and value.binding in ("function",) and name != "__init__":
+                    if any(n == name for n, _ in first + rest):
+                        continue
+                    (first if name in capturing else rest).append((name, value))
+        return [*first, *rest][:MAX_METHODS]
+
+
+def _options(value: Value | None) -> tuple[Value, ...]:
+    from graphlint.value import options
+
+    return options(value) if value is not None else ()
+
+

@@ -1,0 +1,403 @@
+"""Python's builtins and a few standard modules, as far as a capture cares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from graphlint.fact import HostRead, Op, Truth
+from graphlint.interp import attributes, evaluate, subscripts
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
+from graphlint.interp.tensors import dim_value
+from graphlint.lower import tree
+from graphlint.source import Span
+from graphlint.value import (
+    Const,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    join,
+    options,
+    origins,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+Args = tuple[Value, ...]
+Kwargs = dict[str, Value]
+_CONVERSIONS = {"int": int, "float": float, "bool": bool, "complex": complex, "str": str}
+
+
+def call_builtin(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    first = args[0] if args else None
+    if name in _CONVERSIONS:
+        return _convert(m, name, first, span, text)
+    handler = _HANDLERS.get(name)
+    if handler is not None:
+        return handler(m, args, kwargs, span, text)
+    if name in ("Exception", "BaseException") or name.endswith(("Error", "Warning")):
+        return m.instance_of(External(f"builtins.{name}"), span)
+    if name in ("object",):
+        return m.instance_of(External("builtins.object"), span)
+    return Unknown(f"{name}()")
+
+
+def _convert(m: Machine, name: str, value: Value | None, span: Span, text: str) -> Value:
+    if value is None:
+        return Const(_CONVERSIONS[name]())
+    kind = {"bool": "bool", "str": "string"}.get(name, "number")
+    for option in options(value):
+        if isinstance(option, Tensor):
+            op = "format" if name == "str" else name
+            if name == "bool":
+                fact: object = m.emit(HostRead, span, op="bool", value=option, text=f"{name}({text})")
+            else:
+                fact = m.emit(HostRead, span, op=op, value=option, text=f"{name}(...)")
+            m.reads(fact, option)  # type: ignore[arg-type]
+            return Host("read", kind, m.location(span), origins(value))
+    if isinstance(value, Const):
+        try:
+            return Const(_CONVERSIONS[name](value.value), origins(value))
+        except Exception:
+            return Host(kind=kind, inputs=origins(value))
+    if isinstance(value, Host):
+        return Host(value.source, kind, value.read_at, origins(value), value.symbol)
+    if name == "bool":
+        node = tree.Name(span, text)
+        known = evaluate.truth(m, value, "if", node)
+        return Host(kind="bool", inputs=origins(value)) if known is None else Const(known)
+    return Unknown(value.hint) if isinstance(value, Unknown) else Host(kind=kind, inputs=origins(value))
+
+
+def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    value = args[0] if args else Unknown()
+    match value:
+        case Tensor():
+            return dim_value(value, 0)
+        case Sequence(items=items, rest=None):
+            return Const(len(items))
+        case Mapping(items=mapping_items, rest=None):
+            return Const(len(mapping_items))
+        case Const(value=str(string)):
+            return Const(len(string))
+        case Instance():
+            method = attributes.find_method(m, value, "__len__")
+            if method is not None:
+                return m.call(method, (), {}, span, "__len__")
+            if "$items" in value.attrs:
+                return _len(m, (value.attrs["$items"],), {}, span, text)
+        case Sequence() | Mapping():
+            return Host("len", symbol=f"len{value.id}")
+    return Host("len", inputs=origins(value))
+
+
+def _range(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    for value in args:
+        for option in options(value):
+            if isinstance(option, Tensor):
+                fact = m.emit(HostRead, span, op="range", value=option, text="range(...)")
+                m.reads(fact, option)
+    return Sequence(kind="range", items=list(args))
+
+
+def compare_tensors(m: Machine, op: str, values: list[Value], span: Span, text: str) -> None:
+    """Builtin min, max and sorted ask bool() of comparisons between the items."""
+    tensors = [o for v in values for o in options(v) if isinstance(o, Tensor)]
+    if tensors and len(values) > 1 or tensors and op in ("any", "all"):
+        chosen = next((t for t in tensors if t.device == "cuda"), tensors[0])
+        fact = m.emit(Truth, span, op=op, value=chosen, text=text)
+        m.reads(fact, *tensors)
+
+
+def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
+    def handler(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+        values = list(args)
+        if len(args) == 1:
+            if isinstance(args[0], Tensor):
+                fact = m.emit(Truth, span, op=op, value=args[0], text=f"{op}(...)")
+                m.reads(fact, args[0])
+                return Host("read", "bool", m.location(span)) if op in ("any", "all") else args[0]
+            values = subscripts.elements(m, args[0])
+            if isinstance(args[0], Sequence) and args[0].rest is not None:
+                values = [*values, args[0].rest]
+        if "key" not in kwargs:
+            compare_tensors(m, op, values, span, f"{op}(...)")
+        inputs = frozenset().union(*(origins(v) for v in values)) if values else frozenset()
+        if op in ("any", "all"):
+            read = next((o for v in values for o in options(v) if isinstance(o, (Tensor, Host)) and (isinstance(o, Tensor) or o.source == "read")), None)
+            if read is not None:
+                return Host("read", "bool", m.location(span), inputs)
+            return Host(kind="bool", inputs=inputs)
+        if op == "sorted":
+            kind = args[0].rest if args and isinstance(args[0], Sequence) else None
+            ordered = _sorted(values, kwargs)
+            return m.sequence("list", ordered, kind)
+        plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
+        if plain and len(plain) == len(values) and "key" not in kwargs:
+            return Const(min(plain) if op == "min" else max(plain), inputs)
+        tensor = next((o for v in values for o in options(v) if isinstance(o, Tensor)), None)
+        if tensor is not None:
+            return tensor
+        hosts = [v for v in values if isinstance(v, Host)]
+        if hosts:
+            read_at = next((h.read_at for h in hosts if h.read_at), None)
+            return Host("read" if read_at else hosts[0].source, hosts[0].kind, read_at, inputs)
+        return join(*values) if values else Unknown()
+
+    return handler
+
+
+def _sorted(values: list[Value], kwargs: Kwargs) -> list[Value]:
+    plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
+    reverse = kwargs.get("reverse")
+    if len(plain) == len(values) and "key" not in kwargs:
+        return [Const(x) for x in sorted(plain, reverse=isinstance(reverse, Const) and bool(reverse.value))]
+    return values
+
+
+def _sum(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    values = subscripts.elements(m, args[0]) if args else []
+    tensor = next((o for v in values for o in options(v) if isinstance(o, Tensor)), None)
+    if tensor is not None:
+        node = tree.Name(span, text)
+        return evaluate.binary(m, "+", tensor, Const(0), node)
+    plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
+    if values and len(plain) == len(values) and isinstance(args[0], Sequence) and args[0].rest is None:
+        return Const(sum(plain))
+    inputs = frozenset().union(*(origins(v) for v in values)) if values else frozenset()
+    return Host("other", inputs=inputs)
+
+
+def _print(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    node = tree.Name(span, "print")
+    for value in args:
+        evaluate.read_text(m, value, node, "print")
+    m.emit(Op, span, name="builtins.print", args=args, kwargs=kwargs, text="print")
+    return Const(None)
+
+
+def _repr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    for value in args:
+        evaluate.read_text(m, value, tree.Name(span, "repr"), "repr")
+    return Host(kind="string", inputs=origins(args[0]) if args else frozenset())
+
+
+def _collection(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
+    def handler(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+        if not args:
+            return m.sequence(kind, [])
+        value = args[0]
+        if isinstance(value, Sequence) and value.kind == "range":
+            items, exact = subscripts.iterate(m, value, tree.Name(span, text))
+            return m.sequence(kind, items if exact else [], None if exact else items[-1] if items else None)
+        if isinstance(value, Tensor):
+            row = subscripts.elements(m, value)[0]
+            return m.sequence(kind, [], row)
+        if isinstance(value, Sequence):
+            return m.sequence(kind, list(value.items), value.rest)
+        if isinstance(value, Mapping):
+            keys: list[Value] = [Const(k) for k in value.items]
+            return m.sequence(kind, keys, Host("loop", kind="") if value.rest is not None else None)
+        items, exact = subscripts.iterate(m, value, tree.Name(span, text))
+        return m.sequence(kind, [], items[-1] if items else Unknown())
+
+    return handler
+
+
+def _dict(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    result = m.mapping({k: v for k, v in kwargs.items() if k != "*"})
+    if args and isinstance(args[0], Mapping):
+        result.items = {**args[0].items, **result.items}
+        result.rest = args[0].rest
+    elif args:
+        for item in subscripts.elements(m, args[0]):
+            if isinstance(item, Sequence) and len(item.items) == 2:
+                key, value = item.items
+                if isinstance(key, Const) and key.value.__hash__ is not None:
+                    result.items[key.value] = value
+                    continue
+                result.rest = value if result.rest is None else join(result.rest, value)
+            else:
+                result.rest = result.rest or Unknown()
+    if "*" in kwargs:
+        result.rest = result.rest or Unknown()
+    return result
+
+
+def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    items, exact = subscripts.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
+    pairs: list[Value] = [
+        m.sequence("tuple", [Const(i) if exact or i == 0 else Host("loop"), item]) for i, item in enumerate(items)
+    ]
+    if exact:
+        return m.sequence("generator", pairs)
+    return m.sequence("generator", pairs[:1], pairs[-1] if pairs else None)
+
+
+def _zip(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    columns = [subscripts.iterate(m, a, tree.Name(span, text)) for a in args]
+    if not columns:
+        return m.sequence("generator", [])
+    exact = all(c[1] for c in columns)
+    length = min((len(c[0]) for c in columns if c[1]), default=max(len(c[0]) for c in columns))
+    rows: list[Value] = []
+    for index in range(length):
+        rows.append(m.sequence("tuple", [c[0][min(index, len(c[0]) - 1)] for c in columns if c[0]]))
+    return m.sequence("generator", rows, None if exact or not rows else rows[-1])
+
+
+def _map(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) < 2:
+        return Unknown()
+    items, exact = subscripts.iterate(m, args[1], tree.Name(span, text))
+    results = [m.call(args[0], (i,), {}, span, text) for i in items[:3]]
+    return m.sequence("generator", results, None if exact else (results[-1] if results else None))
+
+
+def _filter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) < 2:
+        return Unknown()
+    items, _ = subscripts.iterate(m, args[1], tree.Name(span, text))
+    for item in items[:2]:
+        if not isinstance(args[0], Const):
+            evaluate.truth(m, m.call(args[0], (item,), {}, span, text), "comprehension", tree.Name(span, text))
+    return m.sequence("generator", items, items[-1] if items else None)
+
+
+def _reversed(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if args and isinstance(args[0], Sequence) and args[0].rest is None and args[0].kind != "range":
+        return m.sequence("list", list(reversed(args[0].items)))
+    return args[0] if args else Unknown()
+
+
+def _next(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    m.emit(Op, span, name="builtins.next", args=args, text="next")
+    items, _ = subscripts.iterate(m, args[0], tree.Name(span, text)) if args else ([Unknown()], True)
+    default = [args[1]] if len(args) > 1 and not (items and not isinstance(items[0], Unknown)) else []
+    return join(*items, *default) if items or default else Unknown()
+
+
+def _iter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    return args[0] if args else Unknown()
+
+
+def _getattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) >= 2 and isinstance(args[1], Const) and isinstance(args[1].value, str):
+        name = args[1].value
+        if len(args) > 2 and isinstance(args[0], Instance) and _has(m, args[0], name) is False:
+            return args[2]
+        found = join(*(attributes.attribute_of(m, o, name, span) for o in options(args[0])))
+        return join(found, args[2]) if len(args) > 2 and isinstance(found, Unknown) else found
+    return Unknown()
+
+
+def _has(m: Machine, value: Value, name: str) -> bool | None:
+    if isinstance(value, Instance):
+        if name in value.attrs:
+            return not isinstance(value.attrs[name], Unknown) or None
+        if isinstance(value.cls, ClassValue):
+            if m.names.class_attribute(m, value.cls, name) is not None:
+                return True
+            return False if value.complete and not value.cls.external_bases else (None if not value.complete else False)
+    if isinstance(value, Tensor):
+        return name in (m.tensor_attrs.get(value.storage.id) or ()) or None
+    return None
+
+
+def _hasattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) == 2 and isinstance(args[1], Const):
+        known = _has(m, args[0], str(args[1].value))
+        if known is not None:
+            return Const(known)
+    return Host(kind="bool")
+
+
+def _setattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) == 3 and isinstance(args[1], Const):
+        attributes.set_attribute(m, args[0], str(args[1].value), args[2], span, "=", text)
+    elif len(args) == 3 and isinstance(args[0], Instance):
+        from graphlint.fact import Bind
+
+        m.emit(Bind, span, place=Place(args[0].id, "*", "attribute"), value=args[2], old=None, owner=args[0], text=text)
+    return Const(None)
+
+
+def _isinstance(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) != 2:
+        return Host(kind="bool")
+    answers = {attributes.is_instance(m, o, args[1]) for o in options(args[0])}
+    known = answers.pop() if len(answers) == 1 else None
+    return Host(kind="bool") if known is None else Const(known)
+
+
+def _callable(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    value = args[0] if args else Unknown()
+    if isinstance(value, (FunctionValue, BoundMethod, ClassValue, Partial)):
+        return Const(True)
+    return Const(False) if isinstance(value, (Const, Tensor, Sequence, Mapping)) else Host(kind="bool")
+
+
+def _type(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if len(args) == 1 and isinstance(args[0], Instance):
+        return args[0].cls
+    return Unknown("type")
+
+
+def _abs(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    value = args[0] if args else Unknown()
+    if isinstance(value, Tensor):
+        return evaluate.binary(m, "+", value, Const(0), tree.Name(span, text))
+    if isinstance(value, Const) and isinstance(value.value, (int, float)):
+        return Const(abs(value.value), origins(value))
+    return Host(getattr(value, "source", "other"), inputs=origins(value))
+
+
+def _round(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    value = args[0] if args else Unknown()
+    for option in options(value):
+        if isinstance(option, Tensor):
+            m.emit(HostRead, span, op="round", value=option, text="round(...)")
+            return Host("read", read_at=m.location(span))
+    if isinstance(value, Const) and isinstance(value.value, (int, float)):
+        return Const(round(value.value), origins(value))
+    return Host(getattr(value, "source", "other"), inputs=origins(value))
+
+
+def _vars(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if args and isinstance(args[0], Instance):
+        return Mapping(items=args[0].attrs, rest=None)  # type: ignore[arg-type]
+    return Unknown()
+
+
+def _host(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
+    def handler(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+        inputs = frozenset().union(*(origins(a) for a in args)) if args else frozenset()
+        return Host(kind=kind, inputs=inputs)
+
+    return handler
+
+
+def _slice(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    none = Const(None)
+    parts: list[Value] = [none, *args, none] if len(args) == 1 else [*args, *[none] * (3 - len(args))]
+    return Sequence(kind="slice", items=parts[:3])
+
+
+_HANDLERS: dict[str, Callable[[Machine, Args, Kwargs, Span, str], Value]] = {
+    "len": _len, "range": _range, "min": _reduce("min"), "max": _reduce("max"), "any": _reduce("any"),
+    "all": _reduce("all"), "sorted": _reduce("sorted"), "sum": _sum, "print": _print, "repr": _repr, "ascii": _repr,
+    "format": _repr, "list": _collection("list"), "tuple": _collection("tuple"), "set": _collection("set"),
+    "frozenset": _collection("set"), "dict": _dict, "enumerate": _enumerate, "zip": _zip, "map": _map,
+    "filter": _filter, "reversed": _reversed, "next": _next, "iter": _iter, "getattr": _getattr, "hasattr": _hasattr,
+    "setattr": _setattr, "isinstance": _isinstance, "issubclass": _host("bool"), "callable": _callable, "type": _type,
+    "abs": _abs, "round": _round, "vars": _vars, "id": _host("number"), "hash": _host("number"), "open": _host(""),
+    "divmod": _host("number"), "pow": _host("number"), "ord": _host("number"), "chr": _host("string"), "slice": _slice,
+    "globals": _host(""), "locals": _host(""), "input": _host("string"), "bytes": _host("string"),
+}  # fmt: skip

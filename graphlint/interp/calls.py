@@ -1,0 +1,358 @@
+"""Calls: what a callee is, how arguments meet parameters, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from graphlint.fact import Enter, Frame, Unfollowed
+from graphlint.interp import capture, contexts, externals
+from graphlint.interp.objects import (
+    BoundMethod,
+    ClassValue,
+    ExternalMethod,
+    FunctionValue,
+    Partial,
+    Scope,
+    SuperValue,
+)
+from graphlint.lower import tree
+from graphlint.source import Location, SourceError, Span
+from graphlint.value import (
+    Const,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    join,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Activation, Machine
+
+MAX_DEPTH = 40
+Args = tuple[Value, ...]
+Kwargs = dict[str, Value]
+
+
+def call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    m.tick()
+    match function:
+        case FunctionValue():
+            return call_function(m, function, args, kwargs, span)
+        case BoundMethod(receiver=receiver, function=inner):
+            return call_function(m, inner, (receiver, *args), kwargs, span)
+        case ClassValue():
+            return instantiate(m, function, args, kwargs, span)
+        case Partial(function=inner_value, args=first, kwargs=more):
+            return call(m, inner_value, (*first, *args), {**more, **kwargs}, span, text)
+        case ExternalMethod(receiver=receiver, name=name):
+            return externals.call_method(m, receiver, name, args, kwargs, span, text)
+        case External(name="builtins.super"):
+            return _super(m, args)
+        case External(name=name):
+            return externals.call_external(m, name, args, kwargs, span, text)
+        case Instance():
+            return _call_instance(m, function, args, kwargs, span, text)
+        case Union():
+            return _call_any(m, function, args, kwargs, span, text)
+        case _:
+            return _unknown_call(m, function, args, kwargs, span, text)
+
+
+def _call_any(m: Machine, function: Union, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    callees = [o for o in function.options if not (isinstance(o, Const) and o.value is None)]
+    known = [o for o in callees if not isinstance(o, Unknown)] or callees[:1]
+    if len(known) == 1:
+        return call(m, known[0], args, kwargs, span, text)
+    results: list[Value] = []
+    with m.condition():
+        for option in known[:4]:
+            results.append(call(m, option, args, kwargs, span, text))
+    return join(*results) if results else Unknown()
+
+
+def _unknown_call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    m.emit(Unfollowed, span, text=text, args=(*args, *kwargs.values()))
+    m.unfollowed(span, f"{text}(...)")
+    fact = m.life[-1]
+    m.reads(fact, *args, *kwargs.values())
+    hint = function.hint if isinstance(function, Unknown) else text
+    return Unknown(f"{hint}()")
+
+
+def _super(m: Machine, args: Args) -> Value:
+    activation = m.stack[-1]
+    function = activation.function
+    if args and isinstance(args[0], ClassValue) and len(args) > 1:
+        return SuperValue(receiver=args[1], after=args[0])
+    while function is not None and function.owner is None and function.scope.parent is not None:
+        break
+    owner = function.owner if function is not None else None
+    receiver = next(iter(activation.scope.variables.values()), Unknown()) if activation.scope.variables else Unknown()
+    if owner is None:
+        return Unknown("super")
+    return SuperValue(receiver=receiver, after=owner)
+
+
+# ------------------------------------------------------------------------------------------------- functions
+
+
+def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    node = function.node
+    if function.opaque:
+        return externals.opaque_call(m, function.name, args, kwargs, span)
+    if m.names.is_guard(function) and m.region is not None:
+        return Const(True)
+    if m.names.is_negative_guard(function) and m.region is not None:
+        return Const(False)
+    if m.names.is_manager(function):
+        made = m.instance_of(External("torch.cuda.graph"), span)
+        made.args, made.kwargs = args, {k: v for k, v in kwargs.items() if k != "*"}
+        return made
+    if function.context_manager:
+        made = m.instance_of(External("contextlib.contextmanager"), span)
+        made.attrs["$function"], made.args, made.kwargs = function, args, kwargs
+        return made
+    recursion = sum(1 for a in m.stack if a.function is not None and a.function.node is node)
+    if len(m.stack) > MAX_DEPTH or recursion >= 2:
+        return Unknown(function.name)
+    key = _signature(m, function, args, kwargs)
+    if key is not None and key in m.memo:
+        m.reach(function, function.scope.module)
+        return m.memo[key]
+    if function.memo and (id(node), len(args)) in m.cached_calls and not args:
+        return m.cached_calls[(id(node), 0)]
+    result = _run(m, function, args, kwargs, span, None)
+    if key is not None:
+        m.memo[key] = result
+    if function.memo and not args:
+        m.cached_calls[(id(node), 0)] = result
+    return result
+
+
+def _signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
+    """Inside a capture a call with the same kinds of arguments does the same work: it is run once."""
+    if m.region is None or isinstance(function.node, tree.Lambda):
+        return None
+    parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
+    return (id(m.region), id(function.node), id(function.scope) if function.scope.parent else 0, parts, m.conditions > 0)
+
+
+def _kind(value: Value) -> object:
+    match value:
+        case Tensor():
+            own = value.storage.id if value.storage.born is None else 0
+            return ("T", value.device, value.dtype, value.shape, own)
+        case Const():
+            try:
+                hash(value.value)
+            except TypeError:
+                return "const"
+            return ("C", type(value.value).__name__, value.value)
+        case Host():
+            return ("H", value.source, value.symbol)
+        case Unknown():
+            return "?"
+        case Instance() | Mapping():
+            return ("I", value.id)
+        case Sequence():
+            return ("S", value.kind, tuple(_kind(i) for i in value.items[:6]))
+        case External():
+            return ("E", value.name)
+        case BoundMethod():
+            return ("B", id(value.function.node), _kind(value.receiver))
+        case FunctionValue():
+            return ("F", id(value.node), value.scope.id)
+        case _:
+            return id(value)
+
+
+def _run(
+    m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs, span: Span, on_yield: Callable[[Value], None] | None
+) -> Value:
+    from graphlint.interp.machine import Activation
+
+    node = function.node
+    module = function.scope.module
+    scope = Scope(module, parent=function.scope)
+    activation = Activation(function, scope, function.name, on_yield=on_yield)
+    called_from = Location(m.path, span)
+    saved_chain, saved_path = m.chain, m.path
+    m.stack.append(activation)
+    m.path = str(module.path)
+    m.chain = (*m.chain, Frame(called_from, function.name))
+    try:
+        bind_parameters(m, function, scope, args, kwargs)
+        m.reach(function, module)
+        m.entered.add(id(node))
+        if isinstance(node, tree.Lambda):
+            return m.eval(node.body)
+        defined = Location(m.path, node.span)
+        receiver = args[0] if args and function.owner is not None else None
+        m.emit(Enter, node.span, name=function.name, defined=defined, args=args, receiver=receiver)
+        try:
+            body = node.body
+        except SourceError as error:
+            m.names.program.errors.setdefault(module.path, str(error))
+            return Unknown(function.name)
+        return contexts.decorate(m, function.wraps, node.span, lambda: _body(m, activation, body, node))
+    finally:
+        m.stack.pop()
+        m.chain, m.path = saved_chain, saved_path
+
+
+def _body(m: Machine, activation: Activation, body: tuple[tree.Stmt, ...], node: tree.Function) -> Value:
+    end = m.run(body)
+    if activation.deltas:
+        m.merge_weakly(activation.deltas)
+        activation.deltas = []
+    m.leave_scope(activation.scope, node)
+    if node.is_generator and activation.on_yield is None:
+        items = activation.yields
+        return m.sequence("generator", items[:4], items[-1] if items else Unknown())
+    results = list(activation.returns)
+    if end == "raise" and not results:
+        return Unknown(activation.name)
+    if end not in ("return", "raise"):
+        results.append(Const(None))
+    return join(*results) if results else Const(None)
+
+
+def run_generator(
+    m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs, span: Span, on_yield: Callable[[Value], None]
+) -> None:
+    """Runs a generator's body, calling `on_yield` where it yields."""
+    _run(m, function, args, kwargs, span, on_yield)
+
+
+def bind_parameters(m: Machine, function: FunctionValue, scope: Scope, args: Args, kwargs: Kwargs) -> None:
+    """Gives every parameter a value: passed, default, or unknown by its annotation."""
+    params = function.node.params
+    positional = [p for p in params if p.kind in ("positional-only", "positional")]
+    unknown_rest = "*" in kwargs
+    for index, param in enumerate(positional):
+        if index < len(args):
+            value = args[index]
+            if isinstance(value, Unknown) and param.annotation is not None:
+                value = m.names.annotated(m, param.annotation, function.scope) or value
+        elif param.name in kwargs:
+            value = kwargs[param.name]
+            if isinstance(value, Unknown) and param.annotation is not None:
+                value = m.names.annotated(m, param.annotation, function.scope) or value
+        else:
+            value = _missing(m, function, param, unknown_rest)
+        scope.variables[param.name] = value
+    extra = args[len(positional) :]
+    taken = {p.name for p in params}
+    for param in params:
+        if param.kind == "keyword-only":
+            scope.variables[param.name] = (
+                kwargs[param.name] if param.name in kwargs else _missing(m, function, param, unknown_rest)
+            )
+        elif param.kind == "*":
+            rest = kwargs["*"] if unknown_rest and not extra else None
+            scope.variables[param.name] = m.sequence("tuple", list(extra), Unknown(param.name) if rest is not None else None)
+        elif param.kind == "**":
+            items: dict[object, Value] = {k: v for k, v in kwargs.items() if k not in taken and k != "*"}
+            scope.variables[param.name] = m.mapping(items, Unknown(param.name) if unknown_rest else None)
+
+
+def _missing(m: Machine, function: FunctionValue, param: tree.Param, unknown_rest: bool) -> Value:
+    if param.default is not None and not unknown_rest:
+        with m.quiet():
+            return m.eval_in(function.scope, param.default)
+    annotated = m.names.annotated(m, param.annotation, function.scope)
+    if annotated is not None:
+        return annotated
+    return m.hinted(param.name)
+
+
+# --------------------------------------------------------------------------------------------------- classes
+
+
+def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    m.names.load(m, cls)
+    if any(b.startswith("enum.") for b in cls.external_bases):
+        return Host(kind="enum")
+    if len(m.stack) > MAX_DEPTH:
+        return Unknown(cls.name)
+    instance = m.instance_of(cls, span)
+    instance.args, instance.kwargs = args, kwargs
+    found = m.names.class_attribute(m, cls, "__init__")
+    if found is not None and isinstance(found[0], FunctionValue):
+        call_function(m, found[0], (instance, *args), kwargs, span)
+    elif cls.dataclass or "typing.NamedTuple" in cls.external_bases:
+        _fields(m, cls, instance, args, kwargs, span)
+    elif any(b in ("builtins.dict", "collections.OrderedDict", "collections.UserDict") for b in cls.external_bases):
+        instance.attrs["$items"] = m.mapping()
+    elif any(b in ("builtins.list", "torch.nn.ModuleList", "torch.nn.Sequential") for b in cls.external_bases):
+        instance.attrs["$items"] = m.sequence("list", list(args))
+    capture.note_instance(m, instance, span)
+    return instance
+
+
+def _fields(m: Machine, cls: ClassValue, instance: Instance, args: Args, kwargs: Kwargs, span: Span) -> None:
+    """What a dataclass's generated `__init__` does."""
+    position = 0
+    for ancestor in reversed(cls.mro):
+        for statement in ancestor.node.body:
+            if not (isinstance(statement, tree.AnnAssign) and isinstance(statement.target, tree.Name)):
+                continue
+            name = statement.target.id
+            if position < len(args):
+                value: Value = args[position]
+            elif name in kwargs:
+                value = kwargs[name]
+            elif statement.value is not None:
+                with m.quiet():
+                    value = _field_default(m, ancestor.scope, statement.value)
+            else:
+                value = m.names.annotated(m, statement.annotation, ancestor.scope) or m.hinted(name)
+            instance.attrs[name] = value
+            position += 1
+    after = m.names.class_attribute(m, cls, "__post_init__")
+    if after is not None and isinstance(after[0], FunctionValue):
+        call_function(m, after[0], (instance,), {}, span)
+
+
+def _field_default(m: Machine, scope: Scope, node: tree.Expr) -> Value:
+    if isinstance(node, tree.Call) and isinstance(node.func, (tree.Name, tree.Attribute)):
+        name = node.func.id if isinstance(node.func, tree.Name) else node.func.name
+        if name in ("field", "ib", "attrib"):
+            for arg in node.args:
+                if arg.keyword == "default_factory":
+                    return m.call(m.eval_in(scope, arg.value), (), {}, node.span, "default_factory")
+                if arg.keyword in ("default", "factory"):
+                    return m.eval_in(scope, arg.value)
+            return Unknown()
+    return m.eval_in(scope, node)
+
+
+def _call_instance(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    from graphlint.interp.attributes import find_method
+
+    if isinstance(instance.cls, ClassValue):
+        if "forward" in instance.attrs and m.names.is_module_class(m, instance.cls):
+            return m.call(instance.attrs["forward"], args, kwargs, span, text)
+        for name in ("__call__", "forward"):
+            method = find_method(m, instance, name)
+            if method is not None:
+                return m.call(method, args, kwargs, span, text)
+        if "$items" in instance.attrs and "torch.nn.Sequential" in instance.cls.external_bases:
+            return externals.run_sequential(m, instance.attrs["$items"], args, span)
+        if instance.cls.external_bases:
+            return externals.call_base(m, instance, args, kwargs, span, text)
+        return _unknown_call(m, Unknown(text), args, kwargs, span, text)
+    return externals.call_object(m, instance, args, kwargs, span, text)
+
+
+def is_callable(value: Value) -> bool:
+    return isinstance(value, (FunctionValue, BoundMethod, ClassValue, Partial, ExternalMethod, External, Instance))
+
+

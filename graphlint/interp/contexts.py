@@ -1,0 +1,116 @@
+"""`with` blocks: which ones capture, which ones run somebody's `__enter__`, and what stays open inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from graphlint.fact import Context
+from graphlint.interp import attributes, capture
+from graphlint.interp.objects import ClassValue, FunctionValue
+from graphlint.lower import tree
+from graphlint.value import Const, External, Instance, Unknown, Value, options
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+Body = Callable[[Value], None]
+
+
+def enter(m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Body) -> None:
+    """Runs `body` inside `manager`, giving it what `as` binds."""
+    picked = [o for o in options(manager) if not (isinstance(o, Const) and o.value is None)]
+    # Of several managers (a capture, or nullcontext) the one that captures says most.
+    manager = next((o for o in picked if capture.is_capture_manager(m, o)), picked[0] if picked else Unknown())
+    if capture.is_capture_manager(m, manager):
+        capture.capture_block(m, manager, item, node, body)
+    elif isinstance(manager, Instance) and isinstance(manager.cls, ClassValue):
+        _own_manager(m, manager, item, body)
+    elif isinstance(manager, Instance) and manager.external == "contextlib.contextmanager":
+        _generator_manager(m, manager, item, body)
+    elif isinstance(manager, Instance) and manager.external:
+        _external_manager(m, manager, item, body)
+    else:
+        body(manager if isinstance(manager, Instance) else Unknown())
+
+
+def _own_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body) -> None:
+    method = attributes.find_method(m, manager, "__enter__")
+    value: Value = manager
+    depth = len(m.region_stack)
+    if method is not None:
+        value = m.call(method, (), {}, item.expr.span, "__enter__")
+        capture.applied_here(m, depth, item.expr.span)
+    fact = m.emit(Context, item.expr.span, name=manager.cls.name if isinstance(manager.cls, ClassValue) else "", value=manager)
+    with m.context(fact, item.expr.span):
+        body(value)
+    leave = attributes.find_method(m, manager, "__exit__")
+    if leave is not None:
+        none = Const(None)
+        m.call(leave, (none, none, none), {}, item.expr.span, "__exit__")
+    while len(m.region_stack) > depth:
+        m.close_region(item.expr.span)
+
+
+def _generator_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body) -> None:
+    """A @contextmanager function: its body runs up to `yield`, then the block, then the rest."""
+    function = manager.attrs["$function"]
+    assert isinstance(function, FunctionValue)
+    depth = len(m.region_stack)
+    done: list[bool] = []
+    outer = m.stack[-1]
+
+    def on_yield(value: Value) -> None:
+        if done:
+            return
+        done.append(True)
+        capture.applied_here(m, depth, item.expr.span)
+        inner, chain, path = m.stack, m.chain, m.path
+        # The block belongs to the caller's frame, but to whatever capture and blocks the manager has opened.
+        m.stack = m.stack[: m.stack.index(outer) + 1]
+        m.path, m.chain = saved_path, saved_chain
+        try:
+            body(value)
+        finally:
+            m.stack, m.chain, m.path = inner, chain, path
+
+    saved_path, saved_chain = m.path, m.chain
+    m.call_generator(function, manager.args, manager.kwargs, item.expr.span, on_yield)
+    if not done:
+        body(Unknown())
+    while len(m.region_stack) > depth:
+        m.close_region(item.expr.span)
+
+
+def _external_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body) -> None:
+    name = manager.external
+    fact = m.emit(Context, item.expr.span, name=name, value=manager)
+    saved = m.default_device
+    if name == "torch.device" and manager.args and isinstance(manager.args[0], Const):
+        m.default_device = "cuda" if str(manager.args[0].value).startswith("cuda") else "cpu"
+    elif name == "torch.device":
+        m.default_device = "?"
+    try:
+        with m.context(fact, item.expr.span):
+            body(manager if name.startswith("torch.") else Unknown())
+    finally:
+        m.default_device = saved
+
+
+def decorate(m: Machine, wraps: tuple[Value, ...], span: tree.Span, run: Callable[[], Value]) -> Value:
+    """Runs `run` inside the context managers that decorate a function."""
+    if not wraps:
+        return run()
+    first, rest = wraps[0], wraps[1:]
+    if isinstance(first, Instance):
+        fact = m.emit(Context, span, name=first.external, value=first)
+        with m.context(fact, span):
+            return decorate(m, rest, span, run)
+    return decorate(m, rest, span, run)
+
+
+def of(value: Value) -> str:
+    """The external name of a context manager, or ""."""
+    if isinstance(value, Instance):
+        return value.external
+    return value.name if isinstance(value, External) else ""

@@ -1,0 +1,512 @@
+"""Statements: order, branches, loops, blocks and assignments.
+
+A block's run ends "" (falls through), "return", "break", "continue" or "raise". At a condition that is not known,
+both branches run from the same state and their effects are joined (see machine.py); a branch that raises is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from graphlint.fact import Keep, Raises, Return, Write
+from graphlint.interp import attributes, contexts, evaluate, subscripts
+from graphlint.interp.evaluate import spelled, truth
+from graphlint.interp.functions import class_value, function_value
+from graphlint.interp.objects import ClassValue, Scope
+from graphlint.lower import tree
+from graphlint.source import SourceError, Span
+from graphlint.value import (
+    Const,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    join,
+    options,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Delta, Machine
+
+
+def run_block(m: Machine, body: tuple[tree.Stmt, ...]) -> str:
+    for statement in body:
+        m.tick()
+        end = _HANDLERS[type(statement)](m, statement)
+        if end:
+            return end
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ simple ones
+
+
+def _expr(m: Machine, node: tree.ExprStmt) -> str:
+    if not (isinstance(node.value, tree.Constant)):
+        m.eval(node.value)
+    return ""
+
+
+def _assign(m: Machine, node: tree.Assign) -> str:
+    value = m.eval(node.value)
+    for target in node.targets:
+        assign(m, target, value, node.span)
+    return ""
+
+
+def _annassign(m: Machine, node: tree.AnnAssign) -> str:
+    if node.value is not None:
+        value = m.eval(node.value)
+        if isinstance(value, Unknown):
+            value = m.names.annotated(m, node.annotation, m.scope) or value
+        assign(m, node.target, value, node.span)
+    elif m.scope.class_scope and isinstance(node.target, tree.Name):
+        # A field without a default: kept as an annotation for dataclasses and abstract instances.
+        m.annotations.setdefault(m.scope.id, {})
+    return ""
+
+
+def _augassign(m: Machine, node: tree.AugAssign) -> str:
+    old = m.eval(node.target)
+    value = m.eval(node.value)
+    picked = [o for o in options(old) if isinstance(o, Tensor)]
+    if picked:
+        tensor = picked[0]
+        fact = m.emit(Write, node.span, target=tensor, how=f"{node.op}=", source=value, text=spelled(node.target))
+        m.reads(fact, tensor, value)
+        m.writes(fact, tensor)
+        # In place: the name keeps its memory. `d[i] += x` also stores into the container.
+        if isinstance(node.target, tree.Subscript):
+            subscripts.set_item_of(m, node.target, tensor, node.span, augmented=True)
+        return ""
+    if isinstance(old, Sequence) and node.op == "+":
+        for item in subscripts.elements(m, value):
+            m.append(old, item)
+            if isinstance(item, Tensor):
+                m.emit(Keep, node.span, container=old, value=item, how="extend", text=spelled(node.value))
+        subscripts.note_container(m, old, node, "extend", value)
+        return ""
+    result = evaluate.binary(m, node.op, old, value, node)
+    assign(m, node.target, result, node.span, how=f"{node.op}=")
+    return ""
+
+
+def _return(m: Machine, node: tree.Return) -> str:
+    value = m.eval(node.value) if node.value is not None else Const(None)
+    activation = m.stack[-1]
+    activation.returns.append(value)
+    m.emit(Return, node.span, value=value, callee=activation.name)
+    return "return"
+
+
+def _raise(m: Machine, node: tree.Raise) -> str:
+    if node.exc is not None:
+        m.eval(node.exc)
+    m.emit(Raises, node.span)
+    return "raise"
+
+
+def _assert(m: Machine, node: tree.Assert) -> str:
+    value = m.eval(node.test)
+    known = truth(m, value, "assert", node.test)
+    if known is None:
+        narrow(m, node.test, True)
+    elif not known and isinstance(node.test, tree.Constant):
+        return "raise"
+    return ""
+
+
+def _delete(m: Machine, node: tree.Delete) -> str:
+    from graphlint.fact import Bind
+
+    for target in node.targets:
+        match target:
+            case tree.Name(id=name):
+                variables = m.scope.variables
+                if name in variables:
+                    old = variables[name]
+                    m.remove(variables, name)
+                    m.emit(Bind, target.span, place=Place(m.scope.id, name, "local"), value=None, old=old, how="del", text=name)
+            case tree.Attribute(value=base, name=name):
+                owner = m.eval(base)
+                if isinstance(owner, Instance):
+                    old_attr = owner.attrs.get(name)
+                    m.remove(owner.attrs, name)
+                    place = Place(owner.id, name, "attribute")
+                    m.emit(Bind, target.span, place=place, value=None, old=old_attr, owner=owner, how="del", text=spelled(target))
+                else:
+                    attributes.set_attribute(m, owner, name, Const(None), target.span, "del", spelled(target))
+            case tree.Subscript(value=base, index=index):
+                container, key = m.eval(base), m.eval(index)
+                subscripts.delete_item(m, container, key, target)
+            case tree.TupleExpr(items=items):
+                _delete(m, tree.Delete(node.span, items))
+    return ""
+
+
+def _pass(m: Machine, node: tree.Stmt) -> str:
+    return ""
+
+
+def _break(m: Machine, node: tree.Break) -> str:
+    return "break"
+
+
+def _continue(m: Machine, node: tree.Continue) -> str:
+    return "continue"
+
+
+def _global(m: Machine, node: tree.Global) -> str:
+    m.scope.globals |= set(node.names)
+    return ""
+
+
+def _nonlocal(m: Machine, node: tree.Nonlocal) -> str:
+    m.scope.nonlocals |= set(node.names)
+    return ""
+
+
+def _import(m: Machine, node: tree.Import) -> str:
+    for dotted, alias in node.names:
+        name = alias or dotted.split(".")[0]
+        m.scope.variables[name] = m.names.imported_module(dotted if alias else name, m.scope.module)
+    return ""
+
+
+def _import_from(m: Machine, node: tree.ImportFrom) -> str:
+    for original, alias in node.names:
+        if original != "*":
+            m.scope.variables[alias or original] = m.names.imported_name(m, node, original, m.scope.module)
+    return ""
+
+
+def _function(m: Machine, node: tree.Function) -> str:
+    m.scope.variables[node.name] = function_value(m, node, m.scope)
+    return ""
+
+
+def _class(m: Machine, node: tree.Class) -> str:
+    m.scope.variables[node.name] = class_value(m, node, m.scope)
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------ assignment
+
+
+def assign(m: Machine, target: tree.Expr, value: Value, span: Span, how: str = "=") -> None:
+    """Binds `value` to a name, attribute, item or pattern of them."""
+    match target:
+        case tree.Name(id=name):
+            _assign_name(m, name, value, span, how)
+        case tree.Attribute(value=base, name=name):
+            owner = m.eval(base)
+            attributes.set_attribute(m, owner, name, value, span, how, spelled(target))
+        case tree.Subscript():
+            subscripts.set_item_of(m, target, value, span)
+        case tree.TupleExpr(items=items) | tree.ListExpr(items=items):
+            _unpack(m, items, value, span)
+        case tree.Starred(value=inner):
+            assign(m, inner, value, span, how)
+
+
+def _assign_name(m: Machine, name: str, value: Value, span: Span, how: str) -> None:
+    scope = m.scope
+    if name in scope.globals:
+        scope = m.names.module_scope(scope.module)
+        m.names.lookup(m, scope, name)
+    elif name in scope.nonlocals:
+        holder = scope.parent
+        while holder is not None and name not in holder.variables:
+            holder = holder.parent
+        scope = holder or scope
+    kind: Any = "global" if scope.is_module else "local"
+    m.bind(span, scope.variables, Place(scope.id, name, kind), value, how=how, text=name)
+
+
+def _unpack(m: Machine, targets: tuple[tree.Expr, ...], value: Value, span: Span) -> None:
+    if isinstance(value, Union):
+        sequences = [o for o in value.options if isinstance(o, Sequence) and len(o.items) == len(targets)]
+        if len(sequences) > 1 and not any(isinstance(t, tree.Starred) for t in targets):
+            for index, target in enumerate(targets):
+                assign(m, target, join(*(s.items[index] for s in sequences)), span)
+            return
+        value = next((o for o in value.options if isinstance(o, (Sequence, Tensor))), value.options[0])
+    items = subscripts.unpacked(m, value, len(targets), any(isinstance(t, tree.Starred) for t in targets))
+    star = next((i for i, t in enumerate(targets) if isinstance(t, tree.Starred)), None)
+    if star is not None:
+        after = len(targets) - star - 1
+        middle = items[star : len(items) - after] if after else items[star:]
+        items = [*items[:star], m.sequence("list", middle), *(items[len(items) - after :] if after else [])]
+    for index, target in enumerate(targets):
+        assign(m, target, items[index] if index < len(items) else Unknown(), span)
+
+
+# -------------------------------------------------------------------------------------------------- branches
+
+
+def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
+    """Runs every arm from the present state and joins their effects; how the whole ends."""
+    deltas: list[Delta] = []
+    returned: list[Delta] = []
+    ends: list[str] = []
+    m.journalling += 1
+    m.conditions += 1
+    try:
+        for arm in arms:
+            mark = len(m.journal)
+            end = arm()
+            delta = m.rollback(mark)
+            ends.append(end)
+            if end == "return":
+                returned.append(delta)
+            elif end != "raise":
+                deltas.append(delta)
+    finally:
+        m.conditions -= 1
+        m.journalling -= 1
+        if not m.journalling:
+            m.journal.clear()
+    if deltas:
+        m.merge(deltas)
+        m.stack[-1].deltas += returned
+        falling = [e for e in ends if e not in ("return", "raise")]
+        return falling[0] if len(set(falling)) == 1 else ""
+    if returned:
+        m.merge(returned)
+        return "return"
+    return "raise"
+
+
+def _if(m: Machine, node: tree.If) -> str:
+    test = m.eval(node.test)
+    known = truth(m, test, "if", node.test)
+    if known is not None:
+        return m.run(node.body if known else node.orelse)
+
+    def arm(taken: bool) -> Callable[[], str]:
+        def go() -> str:
+            narrow(m, node.test, taken)
+            return m.run(node.body if taken else node.orelse)
+
+        return go
+
+    return branch(m, [arm(True), arm(False)])
+
+
+def _match(m: Machine, node: tree.Match) -> str:
+    subject = m.eval(node.subject)
+    arms: list[Callable[[], str]] = []
+    sure = False
+    for case in node.cases:
+        for pattern in case.values:
+            value = m.eval(pattern)
+            compared = evaluate.compare(m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,)))
+            truth(m, compared, "match", node.subject)
+        if any(isinstance(o, Tensor) for o in options(subject)) and case.values:
+            pass
+
+        def go(case: tree.Case = case) -> str:
+            for name in case.names:
+                assign(m, tree.Name(case.span, name), subject if case.irrefutable else Unknown(name), case.span)
+            if case.guard is not None:
+                truth(m, m.eval(case.guard), "if", case.guard)
+            return m.run(case.body)
+
+        arms.append(go)
+        sure = sure or (case.irrefutable and case.guard is None)
+    if not sure:
+        arms.append(lambda: "")
+    return branch(m, arms)
+
+
+def _narrowed_value(value: Value, keep: Callable[[Value], bool]) -> Value | None:
+    kept = [o for o in options(value) if keep(o)]
+    return join(*kept) if kept and len(kept) < len(options(value)) else None
+
+
+def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
+    """What a test says of the names in it, in the branch where it came out `taken`."""
+    match test:
+        case tree.UnaryOp(op="not", operand=operand):
+            narrow(m, operand, not taken)
+        case tree.BoolOp(op=op, values=values) if (op == "and") == taken:
+            for value in values:
+                narrow(m, value, taken)
+        case tree.Compare(left=left, ops=(op,), comparators=(tree.Constant(value=None),)) if op in ("is", "is not", "==", "!="):
+            is_none = (op in ("is", "==")) == taken
+            _narrow_to(m, left, lambda v: (isinstance(v, Const) and v.value is None) == is_none, none=is_none)
+        case tree.Name() | tree.Attribute():
+            _narrow_to(m, test, lambda v: not (isinstance(v, Const) and bool(v.value) != taken))
+        case tree.Call(func=tree.Name(id="isinstance"), args=(first, second)):
+            with m.quiet():
+                kind = m.eval(second.value)
+            _narrow_to(m, first.value, lambda v: attributes.is_instance(m, v, kind) is not (not taken))
+
+
+def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], none: bool = False) -> None:
+    if isinstance(target, tree.Name):
+        holder: Scope | None = m.scope
+        while holder is not None and target.id not in holder.variables:
+            holder = holder.parent
+        if holder is None:
+            return
+        narrowed_value = _narrowed_value(holder.variables[target.id], keep)
+        if narrowed_value is None and none and isinstance(holder.variables[target.id], Unknown):
+            narrowed_value = Const(None)
+        if narrowed_value is not None:
+            m.store(holder.variables, target.id, narrowed_value)
+    elif isinstance(target, tree.Attribute) and isinstance(target.value, (tree.Name, tree.Attribute)):
+        with m.quiet_reading():
+            owner = m.eval(target.value)
+        if isinstance(owner, Instance) and target.name in owner.attrs:
+            narrowed_value = _narrowed_value(owner.attrs[target.name], keep)
+            if narrowed_value is None and none and isinstance(owner.attrs[target.name], Unknown):
+                narrowed_value = Const(None)
+            if narrowed_value is not None:
+                m.store(owner.attrs, target.name, narrowed_value)
+
+
+@contextmanager
+def narrowed(m: Machine, test: tree.Expr, taken: bool) -> Iterator[None]:
+    """Narrows inside the block only."""
+    m.journalling += 1
+    mark = len(m.journal)
+    narrow(m, test, taken)
+    touched = m.journal[mark:]
+    m.journalling -= 1
+    try:
+        yield
+    finally:
+        for target, key, old in reversed(touched):
+            if old is not None and key in target:
+                target[key] = old
+        if not m.journalling:
+            m.journal.clear()
+
+
+# ----------------------------------------------------------------------------------------------------- loops
+
+
+def _for(m: Machine, node: tree.For) -> str:
+    source = m.eval(node.iter)
+    items, exact = subscripts.iterate(m, source, node.iter)
+    if not items:
+        return m.run(node.orelse)
+    m.loop_ids += 1
+    loop, saved = m.loop_ids, m.loops
+    end = ""
+    try:
+        for index, item in enumerate(items):
+            m.loops = (*saved, (loop, min(index, 1)))
+            assign(m, node.target, item, node.target.span)
+            end = m.run(node.body)
+            if end in ("return", "raise"):
+                # Unknown length: the loop may also have ended before.
+                return end if exact and index == 0 else ""
+            if end == "break":
+                break
+    finally:
+        m.loops = saved
+    return "" if end == "break" else m.run(node.orelse)
+
+
+def _while(m: Machine, node: tree.While) -> str:
+    m.loop_ids += 1
+    loop, saved = m.loop_ids, m.loops
+    end = ""
+    try:
+        for index in range(2):
+            m.loops = (*saved, (loop, index))
+            known = truth(m, m.eval(node.test), "while", node.test)
+            if known is False:
+                break
+            if known is None:
+                end = branch(m, [lambda: m.run(node.body), lambda: ""])
+            else:
+                end = m.run(node.body)
+            if end in ("return", "raise"):
+                return end
+            if end == "break":
+                break
+    finally:
+        m.loops = saved
+    return "" if end == "break" else m.run(node.orelse)
+
+
+# ------------------------------------------------------------------------------------------------ with, try
+
+
+def _with(m: Machine, node: tree.With) -> str:
+    outcome: list[str] = []
+
+    def body() -> None:
+        outcome.append(m.run(node.body))
+
+    def enter(index: int) -> None:
+        if index == len(node.items):
+            body()
+            return
+        item = node.items[index]
+        manager = m.eval(item.expr)
+
+        def inside(value: Value) -> None:
+            if item.target is not None:
+                assign(m, item.target, value, item.span)
+            enter(index + 1)
+
+        contexts.enter(m, manager, item, node, inside)
+
+    enter(0)
+    return outcome[0] if outcome else ""
+
+
+def _try(m: Machine, node: tree.Try) -> str:
+    end = m.run_protected(node.body)
+    names = tuple(name for h in node.handlers for name in _caught(m, h.type))
+    arms: list[Callable[[], str]] = []
+    if node.handlers:
+        def normal() -> str:
+            return m.run(node.orelse) if end == "" else end
+
+        arms.append(normal)
+        for handler in node.handlers:
+
+            def go(handler: tree.Handler = handler) -> str:
+                m.emit(Raises, handler.span, handler=True, caught=_caught(m, handler.type))
+                if handler.name:
+                    assign(m, tree.Name(handler.span, handler.name), Unknown(handler.name), handler.span)
+                return m.run(handler.body)
+
+            arms.append(go)
+        if end == "raise":
+            arms = arms[1:]
+        end = branch(m, arms)
+    elif not end:
+        end = m.run(node.orelse)
+    del names
+    final = m.run(node.final)
+    return final or end
+
+
+def _caught(m: Machine, node: tree.Expr | None) -> tuple[str, ...]:
+    if node is None:
+        return ("",)
+    parts = node.items if isinstance(node, tree.TupleExpr) else (node,)
+    return tuple(spelled(p) for p in parts)
+
+
+_HANDLERS: dict[type, Callable[[Machine, Any], str]] = {
+    tree.ExprStmt: _expr, tree.Assign: _assign, tree.AnnAssign: _annassign, tree.AugAssign: _augassign,
+    tree.Return: _return, tree.Raise: _raise, tree.Assert: _assert, tree.Delete: _delete, tree.Pass: _pass,
+    tree.Break: _break, tree.Continue: _continue, tree.Global: _global, tree.Nonlocal: _nonlocal,
+    tree.Import: _import, tree.ImportFrom: _import_from, tree.Function: _function, tree.Class: _class,
+    tree.If: _if, tree.Match: _match, tree.For: _for, tree.While: _while, tree.With: _with, tree.Try: _try,
+}  # fmt: skip

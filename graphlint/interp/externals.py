@@ -1,0 +1,394 @@
+"""Calls of what is not read: torch, numpy, the standard library and packages without source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphlint.fact import HostRead, Op, Unfollowed, Write
+from graphlint.interp import builtins, capture, containers, standard, torch_objects
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
+from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
+from graphlint.knowledge import results
+from graphlint.knowledge.capture_api import COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
+from graphlint.source import Span
+from graphlint.value import (
+    Const,
+    Device,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    options,
+    tensors,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+Args = tuple[Value, ...]
+Kwargs = dict[str, Value]
+_CONTEXT_CLASSES = {
+    "torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast", "torch.set_grad_enabled",
+    "torch.device", "torch.cuda.stream", "torch.cuda.device", "torch.profiler.record_function", "torch.cuda.nvtx.range",
+    "torch.accelerator.stream", "contextlib.nullcontext", "contextlib.suppress", "contextlib.ExitStack",
+    "torch.random.fork_rng", "torch.backends.cuda.sdp_kernel", "torch.nn.attention.sdpa_kernel",
+    "torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly", "torch.cuda.use_mem_pool",
+}  # fmt: skip
+_BLOCKING = ("synchronize",)
+
+
+def call_external(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if name.startswith("builtins."):
+        return builtins.call_builtin(m, name[9:], args, kwargs, span, text)
+    if name in GUARDS:
+        return capture.guard_value(m, name)
+    if name in COMPILE_GUARDS:
+        return Const(m.region is not None and m.region.kind == "compile")
+    if name in GRAPHED_CALLABLES:
+        return capture.graphed_callables(m, args, kwargs, span, name)
+    if name == "torch.compile":
+        return capture.compile_(m, args, kwargs, span)
+    clean = {k: v for k, v in kwargs.items() if k != "*"}
+    if name.startswith("torch."):
+        return _torch(m, name, args, clean, span, text)
+    handled = standard.call_standard(m, name, args, clean, span, text)
+    if handled is not None:
+        return handled
+    if capture.is_wrapper(m, name):
+        return _instance(m, name, args, clean, span)
+    return _foreign(m, name, args, kwargs, span, text)
+
+
+def _foreign(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """A function or class of a package that is not read."""
+    last = name.rpartition(".")[2]
+    clean = {k: v for k, v in kwargs.items() if k != "*"}
+    if last[:1].isupper():
+        made = _instance(m, name, args, clean, span)
+        m.emit(Op, span, name=name, args=args, kwargs=clean, result=made, text=text)
+        return made
+    given = [t for v in (*args, *clean.values()) for t in tensors(v, 1)]
+    result: Value = Unknown(f"{last}()")
+    fact = m.emit(Op, span, name=name, args=args, kwargs=clean, result=result, text=text)
+    if given:
+        m.reads(fact, *args, *clean.values())
+    if not name.startswith(("os.", "sys.", "logging.", "typing.", "re.", "json.", "numpy.", "math.", "time.")):
+        m.unfollowed(span, f"{text}(...)")
+    return result
+
+
+def _instance(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Instance:
+    made = m.instance_of(External(name), span)
+    made.args, made.kwargs = args, kwargs
+    return made
+
+
+# ----------------------------------------------------------------------------------------------------- torch
+
+
+def _torch(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    last = name.rpartition(".")[2]
+    special = _special(m, name, last, args, kwargs, span)
+    if special is not None:
+        return special
+    if name in _CONTEXT_CLASSES or name.endswith(".graph"):
+        return _instance(m, name, args, kwargs, span)
+    if last[:1].isupper() and not name.startswith(("torch.Tensor.", "torch.ops.")):
+        if name.startswith("torch.Tensor") or last.endswith("Tensor"):
+            return _factory(m, name, args, kwargs, span, text)
+        if name.startswith("torch.nn."):
+            if last in ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel") and args:
+                m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=args[0], text=text)
+                return args[0]
+            made_module = torch_objects.make_module(m, name, args, kwargs, span)
+            m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=made_module, text=text)
+            return made_module
+        made = _instance(m, name, args, kwargs, span)
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=made, text=text)
+        return made
+    if name.startswith("torch.Tensor.") and args and isinstance(args[0], Tensor):
+        return call_tensor_method(m, args[0], last, args[1:], kwargs, span, text)
+    return _factory(m, name, args, kwargs, span, text)
+
+
+def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span: Span) -> Value | None:
+    match name:
+        case "torch.device":
+            first = args[0] if args else kwargs.get("type", Unknown())
+            if isinstance(first, Const) and isinstance(first.value, str):
+                return _instance(m, name, args, kwargs, span) if False else Const(first.value)
+            device = wanted_device(m, first)
+            return Const(device) if device in ("cuda", "cpu") else Host(kind="device")
+        case "torch.set_default_device":
+            m.default_device = wanted_device(m, args[0] if args else None) or "cpu"
+            return Const(None)
+        case "torch.set_default_tensor_type":
+            m.default_device = "?"
+            return Const(None)
+        case "torch.cuda.is_available" | "torch.cuda.is_initialized" | "torch.accelerator.is_available":
+            return Const(True)
+        case "torch.get_device_module" | "torch._C._get_accelerator":
+            return External("torch.cuda")
+        case "torch.is_tensor":
+            return Const(isinstance(args[0], Tensor)) if args and not isinstance(args[0], (Unknown, Union)) else Host(kind="bool")
+        case "torch.cuda.current_stream" | "torch.accelerator.current_stream":
+            return m.current_stream()
+        case "torch.cuda.default_stream":
+            return m.default_stream
+        case "torch.cuda.set_stream" | "torch.accelerator.set_stream":
+            m.emit(Op, span, name=name, args=args, kwargs=kwargs)
+            if args:
+                m.set_stream = args[0]
+            return Const(None)
+        case "torch.jit.script" | "torch.jit.trace" | "torch.compiler.disable" | "torch.compiler.allow_in_graph" | "torch.fx.wrap":
+            return args[0] if args else _instance(m, name, args, kwargs, span)
+        case "torch.distributed.is_initialized" | "torch.distributed.is_available":
+            return Host(kind="bool")
+        case "torch.is_grad_enabled":
+            return Const(grad_enabled(m))
+        case "torch.numel":
+            return Host("shape")
+        case "torch.Size":
+            return args[0] if args else m.sequence("tuple", [])
+        case "torch.inference_mode" | "torch.no_grad" | "torch.enable_grad" if args and isinstance(args[0], FunctionValue):
+            return _wrapped(m, args[0], _instance(m, name, (), {}, span))
+    if name in GRAPH_CLASSES:
+        graph = _instance(m, name, args, kwargs, span)
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=graph)
+        return graph
+    if last in _BLOCKING or name == "torch.distributed.barrier":
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs)
+        return Const(None)
+    if name.startswith(("torch.cuda.memory_", "torch.cuda.max_memory", "torch.cuda.get_device", "torch.cuda.device_count")):
+        return Host("other")
+    if name == "torch.utils.checkpoint.checkpoint" and args:
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs)
+        skip = {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"}
+        return m.call(args[0], args[1:], {k: v for k, v in kwargs.items() if k not in skip}, span, "checkpoint")
+    if name in ("torch.cond", "torch.while_loop", "torch.vmap", "torch.func.vmap"):
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs)
+        return m.tensor(span)
+    if name.endswith("autograd.Function.apply"):
+        return m.tensor(span)
+    return None
+
+
+def _wrapped(m: Machine, function: FunctionValue, context: Value) -> Value:
+    return FunctionValue(
+        node=function.node, scope=function.scope, owner=function.owner, binding=function.binding,
+        wraps=(context, *function.wraps), context_manager=function.context_manager, opaque=function.opaque,
+    )  # fmt: skip
+
+
+def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """A torch function: its result by the tables; unknown functions of tensors give a new tensor."""
+    found = results.infer(name, None, args, kwargs)
+    given = results.first_tensors([*args, *kwargs.values()])
+    base = given[0] if given else None
+    if found is not None:
+        device = _device(m, name, found.device, kwargs, bool(given))
+        if device != found.device:
+            found = results.Result(found.kind, device, found.shape, found.dtype, found.base, found.count)
+        result = made_value(m, found, base, name.rpartition(".")[2], args, kwargs, span)
+        if name == "torch.equal" or name == "torch.allclose":
+            result = Host("read", "bool", m.location(span))
+    elif given:
+        tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in given)
+        result = m.tensor(span, device=results.joint_device(given), grad_graph=tracked, sure=not name.startswith("torch.ops."))
+    else:
+        last = name.rpartition(".")[2]
+        result = Unknown(f"{last}()")
+        if name.startswith(("torch.nn.functional.", "torch.nn.init.")) and args:
+            result = m.tensor(span, sure=False)
+    fact = m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=result, text=text)
+    m.reads(fact, *args, *kwargs.values())
+    last = name.rpartition(".")[2]
+    if last.endswith("_") and not last.endswith("__") and base is not None:
+        write = m.emit(Write, span, target=base, how=last, source=args[1] if len(args) > 1 else None, text=text)
+        m.writes(write, base)
+        for extra in given[1:] if last.startswith("_foreach") else []:
+            m.writes(write, extra)
+    if isinstance(kwargs.get("out"), Tensor):
+        write = m.emit(Write, span, target=kwargs["out"], how="out=", source=base, text=text)
+        m.writes(write, kwargs["out"])
+    note(m, result, fact)
+    return result
+
+
+def _device(m: Machine, name: str, device: Device, kwargs: Kwargs, has_tensors: bool) -> Device:
+    """Factories without `device=` follow the default device in force."""
+    from graphlint.knowledge.factories import FACTORIES
+
+    if "device" in kwargs and not (isinstance(kwargs["device"], Const) and kwargs["device"].value is None):
+        return wanted_device(m, kwargs["device"]) or device
+    if name in FACTORIES and not has_tensors and device in ("cpu", "?"):
+        return m.default_device
+    return device
+
+
+# ------------------------------------------------------------------------------------------- methods, objects
+
+
+def call_method(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    match receiver:
+        case Tensor():
+            return call_tensor_method(m, receiver, name, args, kwargs, span, text)
+        case Sequence():
+            return containers.call_sequence(m, receiver, name, args, kwargs, span, text)
+        case Mapping():
+            return containers.call_mapping(m, receiver, name, args, kwargs, span, text)
+        case Instance():
+            return _object_method(m, receiver, name, args, kwargs, span, text)
+        case Unknown():
+            return unknown_method(m, receiver, name, args, kwargs, span, text)
+        case FunctionValue() | BoundMethod() | Partial() if name == "__call__":
+            return m.call(receiver, args, kwargs, span, text)
+        case Const() | Host():
+            return containers.call_scalar(m, receiver, name, args, kwargs, span, text)
+        case _:
+            return Unknown(name)
+
+
+def unknown_method(m: Machine, receiver: Unknown, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """A method of something unknown. What only tensors have makes it a tensor, though not a sure one."""
+    if name in TENSOR_ONLY and not (name == "clone" and kwargs):
+        made = m.tensor(None, kind="unknown", sure=False)
+        made.place = receiver.place or Place(0, receiver.hint, "local")
+        return call_tensor_method(m, made, name, args, kwargs, span, text)
+    if name == "replay" and not args:
+        return capture.replay(m, receiver, span)
+    if name == "capture_begin":
+        return capture.begin(m, receiver, args, kwargs, span)
+    if name == "capture_end":
+        return capture.end(m, receiver, span)
+    clean = {k: v for k, v in kwargs.items() if k != "*"}
+    m.emit(Unfollowed, span, text=text, args=(*args, *clean.values()))
+    fact = m.life[-1]
+    m.reads(fact, *args, *clean.values())
+    m.unfollowed(span, f"{text}(...)")
+    return Unknown(f"{name}()")
+
+
+def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    clean = {k: v for k, v in kwargs.items() if k != "*"}
+    kind = receiver.external
+    if "$items" in receiver.attrs and name not in ("forward", "cuda", "to", "eval", "train", "parameters", "half"):
+        inner = receiver.attrs["$items"]
+        if name in ("append", "extend", "insert", "get", "items", "values", "keys", "update", "pop", "add_module", "setdefault", "__getitem__", "clear"):
+            return call_method(m, inner, name, args, kwargs, span, text)
+    if torch_objects.is_module(m, receiver):
+        return standard.module_method(m, receiver, name, args, clean, span, text)
+    if kind in GRAPH_CLASSES:
+        return _graph_method(m, receiver, name, args, clean, span, text)
+    if kind == "contextlib.ExitStack" and name == "enter_context" and args:
+        return standard.enter_context(m, args[0], span)
+    if name == "__call__":
+        return m.call(receiver, args, kwargs, span, text)
+    result = standard.object_result(m, receiver, name, args, clean, span)
+    full = f"{kind}.{name}" if kind else f"{getattr(receiver.cls, 'name', '?')}.{name}"
+    fact = m.emit(Op, span, name=full, args=args, kwargs=clean, receiver=receiver, result=result, text=f"{text}()")
+    if m.region is not None:
+        m.reads(fact, *args, *clean.values())
+    if isinstance(receiver.cls, ClassValue) or not kind.startswith("torch."):
+        for value in (*args, *clean.values()):
+            for option in options(value):
+                if isinstance(option, Tensor) and name in standard.LOG_METHODS and "logg" in kind.lower():
+                    m.emit(HostRead, span, op="log", value=option, text=text)
+    return result
+
+
+def _graph_method(m: Machine, graph: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    match name:
+        case "replay":
+            return capture.replay(m, graph, span)
+        case "capture_begin":
+            return capture.begin(m, graph, args, kwargs, span)
+        case "capture_end":
+            return capture.end(m, graph, span)
+        case "pool":
+            if "$pool" not in graph.attrs:
+                graph.attrs["$pool"] = m.instance_of(External("torch.cuda.graph_pool_handle"), span)
+            result: Value = graph.attrs["$pool"]
+        case _:
+            result = Const(None)
+    m.emit(Op, span, name=f"{graph.external}.{name}", args=args, kwargs=kwargs, receiver=graph, result=result, text=f"{text}()")
+    return result
+
+
+def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """Calling an object of torch: a layer, a compiled or graphed function, a decorator."""
+    kind = instance.external
+    if kind == "torch.compile":
+        return capture.call_compiled(m, instance, args, kwargs, span, text)
+    if kind == "graphed-callable":
+        return capture.call_graphed(m, instance, args, kwargs, span)
+    if capture.is_wrapper(m, kind):
+        return capture.call_wrapper(m, instance, args, kwargs, span)
+    if kind == "torch.nn.Sequential":
+        return run_sequential(m, instance.attrs["$items"], args, span)
+    if "forward" in instance.attrs:
+        return m.call(instance.attrs["forward"], args, kwargs, span, text)
+    if args and isinstance(args[0], (FunctionValue, BoundMethod)) and not kind.startswith("torch.nn."):
+        # A decorator, or a context manager used as one.
+        function = args[0]
+        return _wrapped(m, function, instance) if kind in _CONTEXT_CLASSES and isinstance(function, FunctionValue) else function
+    return _layer(m, instance, args, kwargs, span, text)
+
+
+def call_base(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """An object of a class that was read, whose call is inherited from a class that was not."""
+    return _layer(m, instance, args, kwargs, span, text)
+
+
+def _layer(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    clean = {k: v for k, v in kwargs.items() if k != "*"}
+    given = results.first_tensors([*args, *clean.values()])
+    own = torch_objects.own_tensors(instance)
+    name = instance.external or (instance.cls.external_bases[0] if isinstance(instance.cls, ClassValue) else "")
+    last = name.rpartition(".")[2]
+    if not name.startswith("torch."):
+        fact = m.emit(Op, span, name=f"{name}.__call__", args=args, kwargs=clean, receiver=instance, text=text)
+        m.reads(fact, *args, *clean.values())
+        m.unfollowed(span, f"{text}(...)")
+        return Unknown(f"{text}()")
+    device = results.joint_device(given + own if given and given[0].device == "?" else given or own)
+    tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in [*given, *own])
+    shape = torch_objects.forward_shape(last, instance, given[0]) if given else None
+    dtype = own[0].dtype if own and own[0].dtype else given[0].dtype if given and last not in ("Embedding",) else None
+    result: Value = m.tensor(span, device=device, shape=shape, dtype=dtype, grad_graph=tracked)
+    if last in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
+        state = m.tensor(span, device=device, grad_graph=tracked)
+        hidden: Value = m.sequence("tuple", [state, state]) if last == "LSTM" else state
+        result = m.sequence("tuple", [result, hidden])
+    fact = m.emit(Op, span, name=f"{name}.forward", args=args, kwargs=clean, receiver=instance, result=result, text=f"{text}()")
+    m.reads(fact, *args, *clean.values(), *own)
+    note(m, result, fact)
+    return result
+
+
+def run_sequential(m: Machine, items: Value, args: Args, span: Span) -> Value:
+    """Each layer is given what the one before gave."""
+    value: Value = args[0] if args else Unknown()
+    if not isinstance(items, Sequence):
+        return m.tensor(span)
+    for layer in [*items.items, *([items.rest] if items.rest is not None else [])]:
+        result = m.call(layer, (value,), {}, span, "layer")
+        value = result if not isinstance(result, Unknown) else m.tensor(span, sure=False)
+    return value
+
+
+def opaque_call(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    """A kernel, or code taken out of the capture: it reads what it is given; nothing else is known."""
+    fact = m.emit(Op, span, name=f"kernel.{name}", args=args, kwargs=kwargs)
+    m.reads(fact, *args, *kwargs.values())
+    for value in args:
+        m.writes(fact, value)
+    return Unknown(name)
+
+

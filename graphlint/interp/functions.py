@@ -1,0 +1,85 @@
+"""`def` and `class` as values: decorators seen through, bodies left alone until they are called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphlint.interp.objects import ClassValue, FunctionValue, Scope
+from graphlint.knowledge.capture_api import is_kernel_decorator, is_uncapturing_decorator
+from graphlint.lower import tree
+from graphlint.value import External, Instance, Unknown, Value
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: Decorators that change how a function is bound.
+_BINDINGS = {
+    "builtins.staticmethod": "staticmethod", "builtins.classmethod": "classmethod", "builtins.property": "property",
+    "functools.cached_property": "property", "abc.abstractproperty": "property",
+}  # fmt: skip
+#: Context managers that work as decorators: the body runs inside them.
+_CONTEXTS = {
+    "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.autocast", "torch.set_grad_enabled",
+    "torch.profiler.record_function",
+}  # fmt: skip
+_MEMO = {"functools.lru_cache", "functools.cache", "functools.cached_property"}
+
+
+def function_value(m: Machine, node: tree.Function, scope: Scope) -> Value:
+    """The value of a `def`: its decorators applied, innermost first."""
+    function = FunctionValue(node=node, scope=scope)
+    value: Value = function
+    for decorator in reversed(node.decorators):
+        value = _decorated(m, decorator, value, function)
+    return value
+
+
+def _decorated(m: Machine, decorator: tree.Expr, value: Value, function: FunctionValue) -> Value:
+    if isinstance(decorator, tree.Attribute) and decorator.name in ("setter", "deleter", "getter"):
+        return m.names.lookup(m, function.scope, function.node.name) or value  # type: ignore[union-attr]
+    made = m.eval(decorator)
+    name = made.name if isinstance(made, External) else made.external if isinstance(made, Instance) else ""
+    if name in _BINDINGS:
+        function.binding = _BINDINGS[name]
+        function.memo = name in _MEMO
+        return value
+    if name in ("contextlib.contextmanager", "contextlib.asynccontextmanager"):
+        function.context_manager = True
+        return value
+    if name in _CONTEXTS:
+        context = made if isinstance(made, Instance) else m.instance_of(External(name), decorator.span)
+        function.wraps = (*function.wraps, context)
+        return value
+    if name in _MEMO:
+        function.memo = True
+        return value
+    if is_kernel_decorator(name) or is_uncapturing_decorator(name) or _is_eager(m, name, made):
+        function.opaque = True
+        return value
+    if name == "torch.compile":
+        span = decorator.span
+        return m.call(made, (value,), {}, span, "torch.compile")
+    if isinstance(made, External) or isinstance(made, Instance) and made.external:
+        return value
+    if isinstance(made, Unknown):
+        return value
+    result = m.call(made, (value,), {}, decorator.span, "decorator")
+    return value if isinstance(result, Unknown) else result
+
+
+def _is_eager(m: Machine, name: str, made: Value) -> bool:
+    """A decorator that the user says takes code out of the capture."""
+    if isinstance(made, FunctionValue):
+        name = f"{made.scope.module.name}.{made.name}"
+    return any(name == n or name.endswith(f".{n}") for n in m.names.eager_decorators)
+
+
+def class_value(m: Machine, node: tree.Class, scope: Scope) -> Value:
+    """The value of a `class`: bases and body are resolved on first use."""
+    cls = ClassValue(node=node, module=scope.module, scope=scope)
+    for decorator in node.decorators:
+        target = decorator.func if isinstance(decorator, tree.Call) else decorator
+        made = m.eval(target)
+        if isinstance(made, External) and made.name.rpartition(".")[2] in ("dataclass", "define", "frozen", "s", "attrs"):
+            cls.dataclass = True
+    return cls

@@ -1,0 +1,177 @@
+"""Where an analysis starts: the code that leads to a capture, as far out as it can be followed by name.
+
+A capture site is a function (or a module's own code) whose text uses a capture interface. From each site the callers
+are climbed by name: a function's by its name, a method's also by the class that is constructed. The outermost callers
+are the roots. If a site is not captured from any root (a condition, the budget), the site's own function is run, its
+parameters unknown.
+
+Glossary:
+    site     a function that may capture.
+    root     what is run; "" is the module's own code.
+    harness  what is run after a root: the other methods of the objects that captured, as their users would call them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphlint.lower import tree
+from graphlint.program.module import Module
+from graphlint.program.program import Program
+
+#: More hits than this, and a name says nothing about who calls what.
+TOO_COMMON = 12
+MAX_CLIMB = 5
+MAX_ROOTS = 6
+_COMMON_NAMES = frozenset(
+    """forward __call__ __init__ run step main call get update apply build setup start load test train eval __enter__
+    execute capture warmup replay reset close generate __new__ wrapper decorator fn func inner process""".split()
+)
+_SITE = re.compile(
+    r"\.graph\s*\(|\bgraph\s*\(|capture_begin|make_graphed_callables|reduce-overhead|max-autotune"
+    r"|cudagraphs|accelerator\.Graph|capture_to_graph|CudaGraphModule|(?:cuda|xpu|npu|module)\.graph\b(?!\w|\.)"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Root:
+    """`function` is the qualified name of what is run, "" for the module's own code."""
+
+    path: Path
+    function: str
+
+
+@dataclass(slots=True)
+class Site:
+    """`lines` are where the capture interface is named; `roots` the code to start from, best first."""
+
+    module: Module
+    function: str
+    lines: list[int]
+    roots: list[Root] = field(default_factory=list)
+
+
+def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
+    """Every function and module that names a capture interface."""
+    pattern = re.compile("|".join([_SITE.pattern, *(re.escape(m.rpartition(".")[2]) for m in more)])) if more else _SITE
+    for path in program.capture_files(tuple(m.rpartition(".")[2] for m in more)):
+        module = program.module(path)
+        if module is None:
+            continue
+        found: dict[str, list[int]] = {}
+        for number, line in enumerate(module.source.lines, 1):
+            if pattern.search(line) and not line.lstrip().startswith(("#", "import ", "from ")):
+                found.setdefault(_owner(module, number), []).append(number)
+        for function, lines in found.items():
+            yield Site(module, function, lines)
+
+
+def _owner(module: Module, line: int) -> str:
+    """The outermost function around a line, with its classes; "" for the module's own code."""
+    chain = list(module.enclosing_chain(line))
+    outermost_first = sorted(chain, key=lambda d: d.lines[0] - d.lines[1])
+    for definition in outermost_first:
+        if isinstance(definition, tree.Function):
+            return definition.qualname
+        if _only_decorates(definition, line):
+            return definition.qualname
+    return outermost_first[-1].qualname if outermost_first else ""
+
+
+def _only_decorates(definition: tree.Class, line: int) -> bool:
+    return False
+
+
+def is_script(module: Module) -> bool:
+    """True if running the file does something: a main block, or calls and loops at top level."""
+    text = module.source.text
+    if "__main__" in text:
+        return True
+    return False
+
+
+class Climber:
+    """Finds the roots of sites; remembers what it has asked."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.hits: dict[str, tuple[Path, ...]] = {}
+
+    def roots(self, site: Site) -> list[Root]:
+        """The outermost code that leads to `site`, best first, and the site itself last."""
+        start = Root(site.module.path, site.function)
+        if site.function == "":
+            return [start, *self._importers(site.module)]
+        seen = {start}
+        frontier, tops = [start], []
+        for _ in range(MAX_CLIMB):
+            following: list[Root] = []
+            for root in frontier:
+                known = self._callers(root)
+                if not known and root is not start:
+                    tops.append(root)
+                callers = [c for c in known if c not in seen]
+                seen.update(callers)
+                following += callers
+            frontier = [r for r in following if r.function]
+            tops += [r for r in following if not r.function]
+            if not frontier or len(seen) > 40:
+                break
+        tops += frontier
+        ordered = sorted(set(tops), key=lambda r: (r.function != "", r.path != start.path, _is_test(r.path), str(r.path), r.function))
+        return [*ordered[:MAX_ROOTS], start]
+
+    def _importers(self, module: Module) -> list[Root]:
+        return []
+
+    def _callers(self, root: Root) -> list[Root]:
+        parts = root.function.split(".")
+        module = self.program.module(root.path)
+        names = [parts[-1]] if parts[-1] not in _COMMON_NAMES else []
+        if len(parts) > 1:
+            owner = module.definition(".".join(parts[:-1])) if module else None
+            if isinstance(owner, tree.Class):
+                if parts[-1] in ("__init__", "__call__", "forward", "__enter__") or not names:
+                    names = [owner.name]
+                else:
+                    names.append(owner.name)
+            elif isinstance(owner, tree.Function):
+                return [Root(root.path, owner.qualname)]
+        elif not names:
+            # A common name is only followed within its own file.
+            return [Root(root.path, self._outer(module, s.function)) for s in module.calls(parts[-1])] if module else []
+        found: dict[Root, None] = {}
+        for name in names:
+            for path in self._files(name, root.path):
+                caller_module = self.program.module(path)
+                if caller_module is None:
+                    continue
+                for site in caller_module.calls(name):
+                    caller = Root(path, self._outer(caller_module, site.function))
+                    if caller != root and not (caller.path == root.path and root.function.startswith(f"{caller.function}.") and caller.function and isinstance(caller_module.definition(caller.function), tree.Class)):
+                        found.setdefault(caller)
+        return list(found)
+
+    def _outer(self, module: Module, qualname: str) -> str:
+        """The outermost function of a qualified name (a class's own body counts as the class)."""
+        parts = qualname.split(".") if qualname else []
+        for length in range(1, len(parts) + 1):
+            name = ".".join(parts[:length])
+            if isinstance(module.definition(name), tree.Function):
+                return name
+        return qualname if qualname and not isinstance(module.definition(qualname), tree.Class) else ""
+
+    def _files(self, name: str, own: Path) -> tuple[Path, ...]:
+        if name not in self.hits:
+            self.hits[name] = self.program.mentions(name)
+        found = self.hits[name]
+        return found if len(found) <= TOO_COMMON else tuple(p for p in found if p == own)
+
+
+def _is_test(path: Path) -> bool:
+    return "test" in path.name or "tests" in path.parts or "benchmark" in str(path)
+
+

@@ -1,0 +1,343 @@
+"""The standard library, numpy, and the methods that every torch module and torch object has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphlint.fact import HostRead, Op
+from graphlint.interp import attributes, capture, subscripts, torch_objects
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
+from graphlint.interp.tensors import wanted_device
+from graphlint.lower import tree
+from graphlint.source import Span
+from graphlint.value import (
+    Const,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+    join,
+    options,
+    origins,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+Args = tuple[Value, ...]
+Kwargs = dict[str, Value]
+LOG_METHODS = frozenset("debug info warning error critical exception log warn".split())
+_TIMES = frozenset("time perf_counter monotonic process_time time_ns perf_counter_ns monotonic_ns".split())
+
+
+def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value | None:
+    """A call into the standard library or numpy; None if it is neither, or nothing special."""
+    top, _, rest = name.partition(".")
+    if top == "functools":
+        return _functools(m, rest, args, kwargs, span)
+    if top in ("random", "secrets", "uuid") or name.startswith("numpy.random."):
+        result: Value = Host("random")
+        if name.startswith("numpy.random.") and name.rpartition(".")[2] in ("default_rng", "RandomState", "Generator"):
+            result = m.instance_of(External("numpy.random.Generator"), span)
+        elif rest == "Random":
+            result = m.instance_of(External("random.Random"), span)
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=result, text=text)
+        return result
+    if top == "time" or name.startswith("datetime."):
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs, text=text)
+        return Host("time") if rest in _TIMES or top == "datetime" else Const(None)
+    if top in ("math", "cmath", "statistics"):
+        return _math(m, name, args, span, text)
+    if top == "numpy":
+        return _numpy(m, name, args, kwargs, span, text)
+    if top == "copy":
+        return _copy(m, args[0], span) if args else Unknown()
+    if top == "collections":
+        return _collections(m, rest, args, kwargs, span)
+    if top == "itertools":
+        items = [v for a in args for v in subscripts.elements(m, a)]
+        return m.sequence("generator", [], join(*items) if items else Unknown())
+    if name == "types.MethodType" and len(args) == 2 and isinstance(args[0], FunctionValue):
+        return BoundMethod(receiver=args[1], function=args[0])
+    if name == "types.SimpleNamespace":
+        return Mapping(kind="namespace", items=dict(kwargs), born=m.region)
+    if name == "dataclasses.replace" and args and isinstance(args[0], Instance):
+        return _replaced(m, args[0], kwargs, span)
+    if name.startswith("contextlib."):
+        made = m.instance_of(External(name), span)
+        made.args, made.kwargs = args, kwargs
+        return made
+    if top == "logging":
+        return _logging(m, name, args, kwargs, span, text)
+    if name in ("typing.cast", "typing.assert_type") and len(args) == 2:
+        return args[1]
+    if top in ("os", "sys", "pathlib", "re", "json", "inspect"):
+        return Host("env" if top == "os" else "other", kind="string", inputs=frozenset())
+    if name in ("gc.collect", "gc.freeze", "gc.disable", "gc.enable"):
+        m.emit(Op, span, name=name, args=args, kwargs=kwargs, text=text)
+        return Const(None)
+    return None
+
+
+def _functools(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    if name in ("partial", "partialmethod") and args:
+        return Partial(function=args[0], args=args[1:], kwargs=kwargs)
+    if name in ("lru_cache", "cache", "cached_property", "singledispatch") and args and not isinstance(args[0], Const):
+        return args[0]
+    if name == "reduce" and len(args) >= 2:
+        items, _ = subscripts.iterate(m, args[1], tree.Name(span, "reduce"))
+        value = args[2] if len(args) > 2 else items[0] if items else Unknown()
+        for item in items[:2]:
+            value = m.call(args[0], (value, item), {}, span, "reduce")
+        return value
+    made = m.instance_of(External(f"functools.{name}"), span)
+    made.args, made.kwargs = args, kwargs
+    return made
+
+
+def _math(m: Machine, name: str, args: Args, span: Span, text: str) -> Value:
+    for value in args:
+        for option in options(value):
+            if isinstance(option, Tensor):
+                m.emit(HostRead, span, op="math", value=option, text=f"{text}()")
+                return Host("read", read_at=m.location(span))
+    inputs = frozenset().union(*(origins(a) for a in args)) if args else frozenset()
+    plain = [a.value for a in args if isinstance(a, Const)]
+    if len(plain) == len(args) and all(isinstance(p, (int, float)) for p in plain):
+        import math
+
+        function = getattr(math, name.rpartition(".")[2], None)
+        if function is not None:
+            try:
+                return Const(function(*plain), inputs)
+            except Exception:
+                return Host(inputs=inputs)
+    sources = [a.source for a in args if isinstance(a, Host)]
+    return Host(sources[0] if sources else "other", inputs=inputs)
+
+
+def _numpy(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    for value in (*args, *kwargs.values()):
+        for option in options(value):
+            if isinstance(option, Tensor) and option.device != "cpu":
+                m.emit(HostRead, span, op="numpy", value=option, text=f"{text}()")
+    last = name.rpartition(".")[2]
+    if last in ("prod", "ceil", "floor", "sqrt", "log2", "cumsum", "int32", "int64", "float32"):
+        inputs = frozenset().union(*(origins(a) for a in args)) if args else frozenset()
+        return Host("other", inputs=inputs)
+    made = m.instance_of(External("numpy.ndarray"), span)
+    made.args, made.kwargs = args, kwargs
+    return made
+
+
+def _copy(m: Machine, value: Value, span: Span, depth: int = 0) -> Value:
+    if isinstance(value, Tensor):
+        return m.tensor(span, device=value.device, shape=value.shape, dtype=value.dtype, requires_grad=value.requires_grad,
+                        kind=value.storage.kind if value.storage.kind in ("parameter", "buffer") else "fresh")  # fmt: skip
+    if depth > 3:
+        return value
+    if isinstance(value, Instance):
+        made = m.instance_of(value.cls, span)
+        made.args, made.kwargs, made.complete = value.args, value.kwargs, value.complete
+        made.attrs = {k: _copy(m, v, span, depth + 1) for k, v in value.attrs.items()}
+        return made
+    if isinstance(value, Sequence):
+        return m.sequence(value.kind, [_copy(m, i, span, depth + 1) for i in value.items], value.rest)
+    if isinstance(value, Mapping):
+        return m.mapping({k: _copy(m, v, span, depth + 1) for k, v in value.items.items()}, value.rest)
+    return value
+
+
+def _collections(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    if name == "deque":
+        first = args[0] if args else None
+        if isinstance(first, Sequence):
+            return m.sequence("deque", list(first.items), first.rest)
+        return m.sequence("deque", [], None)
+    if name == "defaultdict":
+        made = m.mapping()
+        made.kind = "defaultdict"
+        made.keys = args[0] if args else None
+        return made
+    if name in ("OrderedDict", "Counter", "ChainMap", "UserDict"):
+        return m.mapping(dict(args[0].items) if args and isinstance(args[0], Mapping) else {})
+    if name == "namedtuple" and len(args) == 2:
+        return m.instance_of(External("collections.namedtuple-class"), span, args=args)
+    return Unknown(name)
+
+
+def _replaced(m: Machine, value: Instance, kwargs: Kwargs, span: Span) -> Value:
+    made = m.instance_of(value.cls, span)
+    made.attrs = {**value.attrs, **kwargs}
+    made.complete = value.complete
+    return made
+
+
+def _logging(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if name.rpartition(".")[2] in LOG_METHODS:
+        for value in args:
+            for option in options(value):
+                if isinstance(option, Tensor):
+                    m.emit(HostRead, span, op="log", value=option, text=text)
+        return Const(None)
+    return m.instance_of(External("logging.Logger"), span)
+
+
+def enter_context(m: Machine, manager: Value, span: Span) -> Value:
+    """`stack.enter_context(...)`: a capture opened so lasts until the stack is left."""
+    if capture.is_capture_manager(m, manager) and isinstance(manager, Instance):
+        graph = manager.args[0] if manager.args else manager.kwargs.get("cuda_graph")
+        region = capture.new_region(m, "graph", span, graph=graph)
+        region.options, region.pool = manager.kwargs, manager.kwargs.get("pool")
+        m.open_region(region, span)
+        return Const(None)
+    if isinstance(manager, Instance):
+        method = attributes.find_method(m, manager, "__enter__")
+        if method is not None:
+            return m.call(method, (), {}, span, "__enter__")
+    return manager
+
+
+# --------------------------------------------------------------------------------------- torch.nn.Module methods
+
+
+def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    full = f"torch.nn.Module.{name}"
+    first = args[0] if args else None
+    result: Value = module
+    match name:
+        case "__init__":
+            module.attrs.setdefault("training", Const(True))
+            return Const(None)
+        case "__call__" | "forward":
+            if name == "forward" and not isinstance(module.cls, ClassValue):
+                from graphlint.interp.externals import call_object
+
+                return call_object(m, module, args, kwargs, span, text)
+            return m.call(module, args, kwargs, span, text)
+        case "cuda" | "to" | "cpu" | "to_empty":
+            device = "cuda" if name == "cuda" else "cpu" if name == "cpu" else None
+            device = device or next((d for v in (*args, *kwargs.values()) if (d := wanted_device(m, v))), None)
+            if device in ("cuda", "cpu", "?"):
+                torch_objects.move(m, module, device)  # type: ignore[arg-type]
+        case "eval" | "train":
+            mode: Value = Const(False) if name == "eval" else first or kwargs.get("mode") or Const(True)
+            torch_objects.set_training(m, module, mode, span, text)
+        case "requires_grad_":
+            off = isinstance(first, Const) and not first.value
+            for tensor in torch_objects.all_parameters(m, module):
+                tensor.requires_grad = not off
+        case "register_buffer" | "register_parameter":
+            return _register(m, module, name, args, kwargs, span, text)
+        case "add_module" | "register_module":
+            if isinstance(first, Const) and len(args) > 1:
+                attributes.set_attribute(m, module, str(first.value), args[1], span, "=", text)
+            return Const(None)
+        case "parameters" | "buffers":
+            kind = "parameter" if name == "parameters" else "buffer"
+            found = [t for s in torch_objects.submodules(m, module) for t in torch_objects.own_tensors(s, kind)]
+            rest = None if module.complete and found else Unknown(name)
+            result = m.sequence("generator", list(found), rest)
+        case "named_parameters" | "named_buffers":
+            pairs: list[Value] = [m.sequence("tuple", [Host(kind="string"), t]) for t in torch_objects.all_parameters(m, module)]
+            result = m.sequence("generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()]))
+        case "children" | "modules":
+            result = m.sequence("generator", [*torch_objects.submodules(m, module)][0 if name == "modules" else 1 :])
+        case "named_modules" | "named_children":
+            named: list[Value] = [m.sequence("tuple", [Host(kind="string"), s]) for s in torch_objects.submodules(m, module)]
+            result = m.sequence("generator", named)
+        case "state_dict":
+            items: dict[object, Value] = {f"p{i}": t for i, t in enumerate(torch_objects.all_parameters(m, module))}
+            result = m.mapping(items, Unknown("state"))
+        case "apply":
+            if first is not None:
+                for sub in torch_objects.submodules(m, module)[:8]:
+                    m.call(first, (sub,), {}, span, text)
+        case "compile":
+            compiled = capture.compile_(m, (module,), kwargs, span)
+            inner = module.attrs.get("forward") or attributes.find_method(m, module, "forward")
+            if isinstance(compiled, Instance) and inner is not None:
+                compiled.attrs["$function"] = inner
+                module.attrs["forward"] = compiled
+            return Const(None)
+        case "half" | "float" | "double" | "bfloat16" | "type" | "share_memory":
+            pass
+        case "zero_grad" | "load_state_dict":
+            result = Const(None)
+        case _ if name.startswith("register_"):
+            result = Unknown("hook")
+        case _:
+            result = Unknown(name)
+    m.emit(Op, span, name=full, args=args, kwargs=kwargs, receiver=module, result=result, text=f"{text}()")
+    if name == "zero_grad":
+        m.clear_grads(torch_objects.all_parameters(m, module))
+    return result
+
+
+def _register(m: Machine, module: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    key = args[0] if args else kwargs.get("name")
+    value = args[1] if len(args) > 1 else kwargs.get("tensor") or kwargs.get("param") or Const(None)
+    if isinstance(key, Const):
+        for option in options(value):
+            if isinstance(option, Tensor):
+                option.storage.kind = "buffer" if name == "register_buffer" else "parameter"
+        attributes.set_attribute(m, module, str(key.value), value, span, "=", text)
+    return Const(None)
+
+
+def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    """What a method of an object without source hands back."""
+    kind = receiver.external
+    if kind == "torch.Generator" and name in ("manual_seed", "set_state"):
+        return receiver
+    if kind == "torch.Generator" and name in ("seed", "initial_seed", "get_state", "get_offset"):
+        return Host("random")
+    if kind in ("torch.cuda.Stream", "torch.Stream") and name == "record_event":
+        return args[0] if args else m.instance_of(External("torch.cuda.Event"), span)
+    if name in ("record_event",):
+        return m.instance_of(External("torch.cuda.Event"), span)
+    if kind in ("torch.cuda.Event", "torch.cuda.Stream", "torch.Event", "torch.Stream"):
+        return Host("other", kind="bool") if name == "query" else Host("other") if name == "elapsed_time" else Const(None)
+    if kind == "torch.amp.GradScaler":
+        if name == "scale" and args:
+            source = next((o for o in options(args[0]) if isinstance(o, Tensor)), None)
+            return m.tensor(span, device="cuda", grad_graph=True, shape=source.shape if source else None)
+        return Host("read") if name == "get_scale" else Const(None)
+    if kind.startswith("torch.optim."):
+        if name == "zero_grad":
+            m.clear_grads([t for v in receiver.args[:1] for t in _parameters_in(m, v)])
+        if name == "step" and args and isinstance(args[0], (FunctionValue, BoundMethod)):
+            return m.call(args[0], (), {}, span, "closure")
+        if name in ("state_dict",):
+            return m.mapping(rest=Unknown())
+        return Const(None) if name in ("step", "zero_grad", "load_state_dict", "add_param_group") else Unknown(name)
+    if kind.startswith("torch.distributions."):
+        if name in ("sample", "rsample", "log_prob", "entropy", "cdf", "icdf"):
+            return m.tensor(span, device=_joint(receiver), grad_graph=name == "rsample")
+        return Unknown(name)
+    if kind == "numpy.ndarray":
+        return Host("other") if name in ("item", "sum", "max", "min", "mean") else receiver
+    if kind in ("random.Random", "numpy.random.Generator"):
+        return Host("random")
+    if kind.startswith("threading.") or kind.startswith("concurrent."):
+        return Unknown(name)
+    if isinstance(receiver.cls, ClassValue) and name in ("__init__", "__post_init__", "__init_subclass__"):
+        return Const(None)
+    return Unknown(f"{name}()")
+
+
+def _joint(receiver: Instance) -> str:
+    from graphlint.knowledge.results import first_tensors, joint_device
+
+    found = first_tensors([*receiver.args, *receiver.kwargs.values()])
+    return joint_device(found) if found else "?"
+
+
+def _parameters_in(m: Machine, value: Value) -> list[Tensor]:
+    from graphlint.value import tensors
+
+    return tensors(value, 3)
