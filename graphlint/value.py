@@ -35,6 +35,10 @@ class Place:
     kind: Literal["attribute", "item", "local", "global"]
 
 
+#: Where "is a capture under way?" is read from: a value that depends on it has this among its origins.
+CAPTURING = Place(0, "capturing", "global")
+
+
 @dataclass(eq=False, slots=True)
 class Value:
     """Base of all values. `place` is where this value was last read from, if that can be rebound."""

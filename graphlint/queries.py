@@ -1,0 +1,171 @@
+"""Questions that several rules ask of a region's life.
+
+Glossary:
+    activation  one call of a function: the facts from its entry to its return, those of what it calls included.
+    waits       makes the host wait for the GPU: a synchronise call, or a host read of a CUDA value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from graphlint.fact import CaptureBegin, Context, Enter, Fact, HostRead, Index, Op, Operator, Return, Write
+from graphlint.knowledge.capture_api import GRAPH_CLASSES
+from graphlint.region import Region
+from graphlint.value import Instance, Storage, Tensor, Value, options, tensors
+
+STREAM_BLOCKS = frozenset({
+    "torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.Stream", "torch.Stream", "torch.cuda.ExternalStream",
+    "torch.xpu.stream", "torch.xpu.Stream", "torch.accelerator.Stream",
+})  # fmt: skip
+AUTOCAST_BLOCKS = frozenset({
+    "torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast", "torch.cuda.amp.autocast",
+    "torch.cuda.amp.autocast_mode.autocast",
+})  # fmt: skip
+_WAITS = ("synchronize",)
+
+
+def graphs(value: Value | None) -> list[Instance]:
+    """The CUDA graph objects that `value` may be."""
+    if value is None:
+        return []
+    return [o for o in options(value) if isinstance(o, Instance) and o.external in GRAPH_CLASSES]
+
+
+def held_graphs(value: Value | None, depth: int = 3) -> list[Instance]:
+    """The CUDA graph objects in `value`: itself, and those in sequences, mappings and attributes, `depth` levels down."""
+    from graphlint.value import Mapping, Sequence
+
+    found: list[Instance] = []
+    if value is None or depth < 0:
+        return found
+    for option in options(value):
+        inner: Iterable[Value] = ()
+        if isinstance(option, Instance):
+            if option.external in GRAPH_CLASSES:
+                found.append(option)
+            else:
+                inner = list(option.attrs.values())
+        elif isinstance(option, Sequence):
+            inner = [*option.items, *([option.rest] if option.rest is not None else [])]
+        elif isinstance(option, Mapping):
+            inner = [*option.items.values(), *([option.rest] if option.rest is not None else [])]
+        for item in inner:
+            found += [g for g in held_graphs(item, depth - 1) if not any(g is f for f in found)]
+    return found
+
+
+def begin_fact(region: Region) -> CaptureBegin | None:
+    """The fact that opens `region`."""
+    return next((f for f in region.life if isinstance(f, CaptureBegin) and f.begun is region), None)
+
+
+def stream_block(fact: Fact) -> Context | None:
+    """The innermost stream block that is open at `fact`."""
+    return next((c for c in reversed(fact.contexts) if c.name in STREAM_BLOCKS), None)
+
+
+def inside(fact: Fact, outer: Fact) -> bool:
+    """True if `fact` lies in the same call as `outer`, or in one made from there."""
+    depth = len(outer.chain)
+    return len(fact.chain) >= depth and fact.chain[:depth] == outer.chain
+
+
+def rest_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
+    """What the call around `fact` goes on to do after it, up to and with its return."""
+    started = False
+    for later in region.life:
+        if later is fact:
+            started = True
+        elif started:
+            if not inside(later, fact):
+                return
+            yield later
+            if isinstance(later, Return) and len(later.chain) == len(fact.chain) and not later.maybe:
+                return
+
+
+def start_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
+    """What the call around `fact` did before it, latest first."""
+    earlier = [f for f in region.life if f.order < fact.order]
+    for past in reversed(earlier):
+        if not inside(past, fact):
+            return
+        yield past
+        if isinstance(past, Enter) and len(past.chain) == len(fact.chain):
+            return
+
+
+def waits(fact: Fact) -> bool:
+    """True if the host waits for the GPU at `fact`."""
+    if isinstance(fact, HostRead):
+        return any(t.device != "cpu" for t in tensors(fact.value, 1))
+    return isinstance(fact, Op) and fact.name.rsplit(".", 1)[-1] in _WAITS
+
+
+def storages(value: Value | None, depth: int = 3) -> set[Storage]:
+    """The memory behind all tensors in `value`."""
+    return {t.storage for t in tensors(value, depth)} if value is not None else set()
+
+
+def static_outputs(region: Region, value: Value | None, depth: int = 3) -> list[Tensor]:
+    """Tensors in `value` that every replay of `region` overwrites."""
+    if value is None:
+        return []
+    return [t for t in tensors(value, depth) if t.storage.born is region or (region.graph is not None and t.storage.graphed is region.graph)]
+
+
+# ----------------------------------------------------------------------------------------------- where data came from
+
+#: Calls whose result depends on a tensor's shape, dtype or device only.
+_SHAPE_ONLY = (
+    "_like", "new_zeros", "new_ones", "new_full", "new_empty", ".zeros", ".ones", ".full", ".empty", ".arange",
+    ".linspace", ".eye", ".shape", ".size", ".numel", ".dim",
+)  # fmt: skip
+
+
+def operands(fact: Fact) -> list[Value]:
+    """The values that `fact` computes from; empty for facts that compute nothing."""
+    if isinstance(fact, Op):
+        return [*([fact.receiver] if fact.receiver is not None else []), *fact.args, *fact.kwargs.values()]
+    if isinstance(fact, Operator):
+        return list(fact.operands)
+    if isinstance(fact, Index):
+        return [fact.base, fact.index]
+    if isinstance(fact, Write):
+        return [v for v in (fact.target, fact.source) if v is not None]
+    return []
+
+
+def result(fact: Fact) -> Value | None:
+    """What `fact` makes or changes."""
+    if isinstance(fact, (Op, Operator, Index)):
+        return fact.result
+    return fact.target if isinstance(fact, Write) else None
+
+
+def makers(facts: Iterable[Fact]) -> dict[Storage, list[Fact]]:
+    """Memory -> the facts that computed or wrote it, in order."""
+    made: dict[Storage, list[Fact]] = {}
+    for fact in facts:
+        for storage in storages(result(fact), 2):
+            made.setdefault(storage, []).append(fact)
+    return made
+
+
+def sources(value: Value | None, made: dict[Storage, list[Fact]]) -> tuple[set[Storage], list[Fact]]:
+    """The memory whose *content* `value` was computed from, and the facts that did it."""
+    seen, facts = set(storages(value)), []
+    todo = list(seen)
+    while todo:
+        for fact in made.get(todo.pop(), ()):
+            if any(fact is f for f in facts):
+                continue
+            facts.append(fact)
+            if isinstance(fact, Op) and fact.name.endswith(_SHAPE_ONLY):
+                continue
+            for operand in operands(fact):
+                for storage in storages(operand, 1) - seen:
+                    seen.add(storage)
+                    todo.append(storage)
+    return seen, facts

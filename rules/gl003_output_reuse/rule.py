@@ -1,0 +1,157 @@
+"""Static outputs that outlive the next replay, which overwrites them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import Bind, Fact, HostRead, Index, Keep, Op, Operator, Replay, Return, Write
+from graphlint.finding import Note, Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.source import Location
+from graphlint.value import Place, Sequence, Storage, Tensor, Value, options, tensors
+
+
+@rule("GL003", "output-reuse", "error", "a static output is kept across the next replay, which overwrites it")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind == "compile" or region.clones_outputs:
+        return
+    replays = [f for f in region.after if isinstance(f, Replay) and region in f.replayed]
+    if not replays:
+        return
+    seen: set[Location] = set()
+    for fact, what in [*kept(region, replays), *together(region, replays), *read_late(region, replays)]:
+        if fact.at not in seen:
+            seen.add(fact.at)
+            message = f"{what} the graph's own output: the next replay overwrites it; `.clone()` it after each replay"
+            yield Problem(fact.at, message, notes(region, fact, replays), function=fact.function)
+
+
+def notes(region: Region, fact: Fact, replays: list[Replay]) -> tuple[Note, ...]:
+    handed = [
+        f
+        for f in region.after
+        if isinstance(f, Return) and f.order < fact.order and f.region is None and queries.static_outputs(region, f.value)
+    ]
+    found = [Note(region.at, "captured here")]
+    if handed:
+        found.append(Note(handed[-1].at, "handed out without a copy here"))
+    again = next((r for r in replays if r.order > fact.order), replays[-1])
+    return (*found, Note(again.at, "overwritten by the next replay here"))
+
+
+def outputs(region: Region, value: Value | None) -> set[Storage]:
+    return {t.storage for t in queries.static_outputs(region, value)}
+
+
+def kept(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
+    """Put into a container that lives on while the graph is replayed again."""
+    for fact in region.after:
+        if not isinstance(fact, Keep) or fact.region is not None or not outputs(region, fact.value):
+            continue
+        if fact.how == "yield" or queries.held_graphs(fact.value):
+            continue
+        past = [r for r in replays if r.order < fact.order]
+        if past and _again(region, fact, replays):
+            yield fact, "collects"
+
+
+def _again(region: Region, fact: Keep, replays: list[Replay]) -> bool:
+    """True if a replay follows while the container still holds the output."""
+    fresh = [
+        f
+        for f in region.after
+        if isinstance(f, Bind) and f.value is not None and any(o is c for o in options(f.value) for c in options(fact.container))
+    ]
+    loops = {loop for loop, _ in fact.loops}
+    if fresh:
+        # A container that is made anew in each round of a loop does not outlive the round.
+        loops -= {loop for bind in fresh for loop, _ in bind.loops}
+    for replay in replays:
+        if replay.order > fact.order and not any(f.order > fact.order and f.order < replay.order for f in fresh):
+            return True
+        if {loop for loop, _ in replay.loops} & loops:
+            return True
+    return False
+
+
+def together(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
+    """Two results of one graph in one expression: both are the memory of the later."""
+    for fact in region.after:
+        if fact.region is not None or not isinstance(fact, (Op, Operator)):
+            continue
+        given: list[Tensor] = []
+        for value in queries.operands(fact):
+            items = value.items if isinstance(value, Sequence) else [value]
+            given += [o for item in items for o in options(item) if isinstance(o, Tensor) and outputs(region, o)]
+        twice = [t for t in given if sum(t.storage is o.storage for o in given) > 1]
+        if twice and _made_by_calls(region, fact, replays) > 1:
+            yield fact, "uses two results of one graph together, each"
+
+
+def _made_by_calls(region: Region, fact: Fact, replays: list[Replay]) -> int:
+    """How many replays the expression at `fact` made itself, by calls in it."""
+    count = 0
+    for past in reversed([f for f in region.life if f.order < fact.order]):
+        if isinstance(past, Replay) and past in replays and len(past.chain) > len(fact.chain):
+            count += 1
+        elif len(past.chain) <= len(fact.chain):
+            break
+    return count
+
+
+def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
+    """Bound to a name or attribute after one replay, and read under it after another."""
+    held: dict[Place, Bind] = {}
+    stale: dict[Place, Bind] = {}
+    last: Replay | None = None
+    for fact in region.after:
+        if isinstance(fact, Replay) and region in fact.replayed:
+            stale |= held
+            held, last = {}, fact
+            continue
+        if fact.region is not None:
+            continue
+        for place in _places(region, fact):
+            if place in stale:
+                yield stale.pop(place), "keeps"
+        if isinstance(fact, Bind):
+            stale.pop(fact.place, None)
+            held.pop(fact.place, None)
+            if last is not None and fact.value is not None and outputs(region, fact.value) and not queries.held_graphs(fact.value):
+                if _result_of_call(fact, last) or _copied_name(region, fact, last):
+                    held[fact.place] = fact
+
+
+def _result_of_call(bind: Bind, replay: Replay) -> bool:
+    """`y = step(x)`: the replay ran inside the expression that is bound."""
+    depth = len(bind.chain)
+    return len(replay.chain) > depth and replay.chain[:depth] == bind.chain and replay.chain[depth].at.line == bind.at.line
+
+
+def _copied_name(region: Region, bind: Bind, replay: Replay) -> bool:
+    """`previous = self.out`, in the call that replayed: a second name for an output that has one."""
+    value = bind.value
+    return (
+        isinstance(value, Tensor)
+        and value.place is not None
+        and value.place != bind.place
+        and value.place.kind != "item"
+        and bind.chain == replay.chain
+        and bind.place.kind in ("local", "attribute", "global")
+        and any(w in bind.place.name for w in ("prev", "last", "old", "before", "first"))
+    )
+
+
+def _places(region: Region, fact: Fact) -> Iterator[Place]:
+    """The places that `fact` reads static outputs from."""
+    values: list[Value] = []
+    if isinstance(fact, (Op, Operator, Index, Write)):
+        values = queries.operands(fact)
+    elif isinstance(fact, HostRead):
+        values = [fact.value]
+    for value in values:
+        for tensor in tensors(value, 1):
+            if tensor.place is not None and outputs(region, tensor):
+                yield tensor.place

@@ -1,0 +1,181 @@
+"""Capture API misuse: what torch refuses, and captures whose work never runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import Bind, CaptureBegin, CaptureEnd, Enter, Fact, Op, Raises, Replay, Return
+from graphlint.finding import Note, Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, Value, options
+
+MANUAL = ("graph", "begin-end", "accelerator-graph", "graphed-callables")
+HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook")
+
+
+@rule("GL020", "capture-misuse", "error", "the capture API in an order or place that torch refuses")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind not in MANUAL:
+        return
+    begin = queries.begin_fact(region)
+    if begin is None:
+        return
+    yield from nested(region, begin)
+    yield from captured_work(region)
+    yield from captured_twice(region, begin)
+    yield from swallowed(region)
+    yield from never_run(region, begin)
+    yield from replayed_after_reset(region)
+    if region.kind == "begin-end":
+        yield from left_open(region, begin)
+        yield from streams(region, begin)
+    if region.kind == "graphed-callables":
+        yield from graphed_callables(region, begin)
+
+
+def nested(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    outer = begin.region
+    if outer is not None and outer.kind in MANUAL:
+        message = "a capture begins inside another capture: only one can be under way, and both fail"
+        yield Problem(region.at, message, outer.way(begin), function=region.function)
+
+
+def captured_work(region: Region) -> Iterator[Problem]:
+    """Replays, garbage collection and dying graphs inside the capture."""
+    for fact in region.captured:
+        match fact:
+            case Replay(replayed=replayed) if not all(r.kind == "compile" for r in replayed) or not replayed:
+                message = "a graph is replayed inside a capture, which cannot be captured: run its work directly there"
+                yield _problem(region, fact, message)
+            case Op(name="gc.collect"):
+                message = "`gc.collect()` in a capture: an old graph that dies here breaks the capture; collect before it"
+                yield _problem(region, fact, message)
+            case Op(name=name, receiver=container) if name.endswith((".clear", ".pop", ".popitem")):
+                if queries.held_graphs(container) or queries.held_graphs(fact.result):
+                    yield _problem(region, fact, "drops an old graph inside a capture, which breaks the capture")
+            case Bind(old=old, value=value) if any(g is not region.graph for g in queries.held_graphs(old)):
+                if not queries.held_graphs(value) or fact.how == "=":
+                    text = f"`{fact.text}` lets go of an old graph" if fact.text else "lets go of an old graph"
+                    yield _problem(region, fact, f"{text} inside a capture, which breaks the capture")
+
+
+def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    mine = queries.graphs(region.graph)
+    if len(mine) != 1:
+        return
+    first: Region | None = None
+    for fact in region.life:
+        if fact.order >= begin.order:
+            break
+        if isinstance(fact, CaptureBegin) and mine[0] in queries.graphs(fact.begun.graph):
+            first = fact.begun
+        elif isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine:
+            first = None
+    if first is not None:
+        message = "captures into a graph object that holds a graph already: make a new one for each capture, or `reset()` it"
+        notes = (Note(first.at, "first captured here"), *region.way(begin))
+        yield Problem(region.at, message, notes[:5], function=region.function)
+
+
+def swallowed(region: Region) -> Iterator[Problem]:
+    """An except around the capture that neither re-raises nor gives the graph up, and a replay afterwards."""
+    replays = [f for f in region.after if isinstance(f, Replay) and region in f.replayed]
+    for fact in region.life:
+        if not (isinstance(fact, Raises) and fact.handler and fact.ended is not None and region in fact.protects):
+            continue
+        handled = [f for f in region.life if fact.began <= f.order < fact.order]
+        gives_up = any(isinstance(f, (Bind, Raises)) for f in handled if f.order > fact.began) or any(
+            isinstance(f, Return) and _is_nothing(f.value) for f in handled
+        )
+        later = [r for r in replays if r.order > fact.order]
+        if fact.ended in ("", "return", "continue", "break") and not gives_up and later:
+            message = "swallows a failed capture: the graph holds nothing, and the current stream is left capturing"
+            notes = (Note(region.at, "captured here"), Note(later[0].at, "replayed here all the same"))
+            yield Problem(fact.at, message, notes, function=fact.function)
+
+
+def _is_nothing(value: Value) -> bool:
+    return all(isinstance(o, Const) and not o.value for o in options(value))
+
+
+def never_run(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    """The call that captures returns as if the work were done; only later calls replay it."""
+    end = next((f for f in region.life if isinstance(f, CaptureEnd) and f.ended is region), None)
+    if end is None or region.kind == "graphed-callables":
+        return
+    if any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, end)):
+        return
+    depth = len(begin.chain)
+    replays = [f for f in region.after if isinstance(f, Replay) and region in f.replayed]
+    own = [f for f in replays if f.function == begin.function and len(f.chain) == depth]
+    work = {f.name for f in region.captured if isinstance(f, (Enter, Op))}
+    done = {f.name for f in queries.start_of_call(region, begin) if isinstance(f, (Enter, Op)) and f.region is None}
+    if own and region.writes and not work & done:
+        message = "the call that captures does not replay: a capture runs nothing, so the work of the first call is lost"
+        yield Problem(region.at, message, (Note(own[0].at, "later calls replay here"),), function=region.function)
+
+
+def replayed_after_reset(region: Region) -> Iterator[Problem]:
+    gone: Fact | None = None
+    mine = queries.graphs(region.graph)
+    for fact in region.after:
+        if isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine and not fact.maybe:
+            gone = fact
+        elif isinstance(fact, CaptureBegin) and any(g in mine for g in queries.graphs(fact.begun.graph)):
+            return
+        elif isinstance(fact, Replay) and gone is not None and all(g in mine for g in queries.graphs(fact.graph)):
+            if queries.graphs(fact.graph):
+                message = "replays a graph after its `reset()`, which raises: capture it again first"
+                yield Problem(fact.at, message, (Note(gone.at, "reset here"), *region.way(fact)), function=fact.function)
+            return
+
+
+def left_open(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    end = next((f for f in region.life if isinstance(f, CaptureEnd) and f.ended is region), None)
+    if end is not None and end.ensured:
+        return
+    for fact in region.captured:
+        leaves = isinstance(fact, Return) or (isinstance(fact, Raises) and not fact.handler)
+        if leaves and len(fact.chain) == len(begin.chain) and (fact.maybe or end is None):
+            message = "`capture_begin()` without `capture_end()` on a path that leaves here: the capture stays open"
+            yield Problem(region.at, message, (Note(fact.at, "left here"),), function=region.function)
+            return
+
+
+def streams(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    block = queries.stream_block(begin)
+    end = next((f for f in region.life if isinstance(f, CaptureEnd) and f.ended is region), None)
+    if block is not None and end is not None and block not in end.contexts and queries.inside(end, begin):
+        message = "`capture_end()` outside the stream block that the capture began in: it must end on the same stream"
+        yield Problem(end.at, message, (Note(region.at, "captured here"),), function=end.function)
+    own_stream = any(isinstance(f, Op) and f.name.endswith(".set_stream") for f in region.before)
+    if block is None and not own_stream and begin.complete:
+        message = "`capture_begin()` on the default stream, which cannot be captured: open a side-stream block around it"
+        yield Problem(region.at, message, function=region.function)
+
+
+def graphed_callables(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    function = region.graph.attrs.get("$function") if isinstance(region.graph, Instance) else None
+    for fact in region.before:
+        if isinstance(fact, Op) and fact.name.rsplit(".", 1)[-1] in HOOKS and fact.receiver is function and function is not None:
+            message = "`make_graphed_callables` refuses modules with hooks: register them on what it returns"
+            yield Problem(region.at, message, (Note(fact.at, "hook registered here"),), function=region.function)
+            break
+    samples = region.options.get("sample_args", Unknown())
+    for sample in samples.items if isinstance(samples, Sequence) else ():
+        if isinstance(sample, (Const, Instance)) and not isinstance(sample, Tensor):
+            message = "`make_graphed_callables` takes tensors only as sample arguments"
+            yield Problem(region.at, message, function=region.function)
+            break
+    for fact in region.after:
+        if isinstance(fact, Op) and fact.name == "graphed-callable.call" and fact.receiver is region.graph and fact.kwargs:
+            names = ", ".join(f"`{n}`" for n in fact.kwargs if n != "*")
+            if names:
+                message = f"a graphed callable takes positional tensors only: the keyword {names} is refused"
+                yield Problem(fact.at, message, (Note(region.at, "graphed here"),), function=fact.function)
+
+
+def _problem(region: Region, fact: Fact, message: str) -> Problem:
+    return Problem(fact.at, message, region.way(fact), function=fact.function)

@@ -1,0 +1,140 @@
+"""Values made on first use at the wrong time: in the warm-up for ever, or inside the capture at every replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import Bind, Branch, Enter, Fact, Op, Return, Write
+from graphlint.finding import Note, Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.value import Storage, Tensor, tensors
+
+
+@rule("GL021", "lazy-state", "error", "a value made on first use is frozen in the graph, or made anew by every replay")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind == "compile":
+        return
+    if not region.warm:
+        yield from born_inside(region)
+    yield from memo_of_data(region)
+
+
+def memos(facts: list[Fact]) -> Iterator[tuple[Branch, Bind]]:
+    """First-use assignments: attributes and items bound in the branch that tests them, or their flag."""
+    open_branches: list[Branch] = []
+    for position, fact in enumerate(facts):
+        if isinstance(fact, Branch):
+            open_branches.append(fact)
+        elif isinstance(fact, Bind) and fact.how == "=" and fact.place.kind in ("attribute", "item"):
+            for branch in reversed(open_branches):
+                if _within(fact, branch) and _tests(branch, fact, facts[position : position + 12]):
+                    yield branch, fact
+                    break
+
+
+def _within(fact: Fact, branch: Branch) -> bool:
+    body = branch.body
+    return (
+        body is not None
+        and fact.at.path == branch.at.path
+        and len(fact.chain) == len(branch.chain)
+        and body.line <= fact.at.line <= body.end_line
+    )
+
+
+def _tests(branch: Branch, bind: Bind, following: list[Fact]) -> bool:
+    """True if the branch is taken because what is bound was missing: `is None`, `not in`, `hasattr`, a flag."""
+    target = bind.text.partition("[")[0]
+    text = branch.text
+    if target and target in text and ("None" in text or " in " in text or text.startswith("not ")):
+        return True
+    if "hasattr(" in text or "getattr(" in text:
+        return True
+    flags = [f.text for f in following if isinstance(f, Bind) and f.place.kind == "attribute" and _within(f, branch)]
+    return any(flag and flag in text for flag in flags)
+
+
+def born_inside(region: Region) -> Iterator[Problem]:
+    captured = list(region.captured)
+    for _, bind in memos(captured):
+        made = [t for t in tensors(bind.value, 1) if t.storage.born is region] if bind.value is not None else []
+        for later in captured:
+            if isinstance(later, Write) and later.order > bind.order and _looks_at(later.target, made):
+                drops = [f for f in region.before if isinstance(f, Bind) and f.place == bind.place and f.region is None]
+                message = (
+                    f"`{bind.text}` is made inside the capture on first use and then changed in place: "
+                    "every replay starts from its initial value again; make it before the capture and reset it in place"
+                )
+                notes = tuple(Note(f.at, "dropped here after the warm-up") for f in drops[-1:] if not _is_tensor(f))
+                yield Problem(bind.at, message, (*notes, *region.way(bind))[:5], function=bind.function)
+                break
+
+
+def _is_tensor(bind: Bind) -> bool:
+    return bind.value is not None and bool(tensors(bind.value, 1))
+
+
+def _looks_at(value: object, made: list[Tensor]) -> bool:
+    return isinstance(value, Tensor) and any(value.storage is t.storage for t in made)
+
+
+def memo_of_data(region: Region) -> Iterator[Problem]:
+    """A memo that the graph reads was computed from data that changes between replays."""
+    facts = [f for f in region.life if f.region is region] if region.warm else [f for f in region.before if f.region is None]
+    changes = changing(region)
+    refreshed = {s for f in region.after if isinstance(f, Write) for s in queries.storages(f.target)}
+    for start, at, value, text, function, chain_fact in [*_binds(facts), *_cached(facts)]:
+        kept = {t.storage for t in tensors(value, 2)} if value is not None else set()
+        read = kept & set(region.inputs) if not region.warm else kept
+        if not read or kept & refreshed or kept & set(region.writes):
+            continue
+        made = queries.makers(f for f in facts if start < f.order < chain_fact.order)
+        needs, _ = queries.sources(value, made)
+        stale = {s: why for s, why in changes.items() if s in needs - kept}
+        if stale:
+            message = (
+                f"`{text}` is computed on first use, in the warm-up, from data that changes later: "
+                "the graph goes on with the first value; compute it in the captured code"
+            )
+            yield Problem(at, message, (*list(stale.values())[:1], *region.way(chain_fact))[:5], function=function)
+
+
+def _binds(facts: list[Fact]) -> Iterator[tuple[int, object, object, str, str, Fact]]:
+    for branch, bind in memos(facts):
+        yield branch.order, bind.at, bind.value, bind.text, bind.function, bind
+
+
+def _cached(facts: list[Fact]) -> Iterator[tuple[int, object, object, str, str, Fact]]:
+    for enter in facts:
+        if isinstance(enter, Enter) and enter.memo:
+            for fact in facts:
+                if isinstance(fact, Return) and fact.order > enter.order and fact.chain == enter.chain:
+                    yield enter.order, enter.defined, fact.value, enter.name.rpartition(".")[2], enter.name, fact
+                    break
+
+
+def changing(region: Region) -> dict[Storage, Note]:
+    """Memory that is written between replays, each with the place that does it."""
+    found: dict[Storage, Note] = {}
+    for fact in region.after:
+        if fact.region is not None:
+            continue
+        if isinstance(fact, Write):
+            for storage in queries.storages(fact.target, 1):
+                found.setdefault(storage, Note(fact.at, "changed here"))
+        elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
+            for storage in region.inputs:
+                if storage.kind == "parameter":
+                    found.setdefault(storage, Note(fact.at, "the optimizer changes it here"))
+    if region.kind == "graphed-callables":
+        for sample in region.options.get("sample_args"), region.options.get("samples"):
+            for storage in queries.storages(sample):
+                found.setdefault(storage, Note(region.at, "every call copies its arguments here"))
+        for fact in region.captured:
+            if isinstance(fact, Enter):
+                for storage in queries.storages(fact.args[1] if len(fact.args) > 1 else None):
+                    found.setdefault(storage, Note(region.at, "every call copies its arguments here"))
+                break
+    return found

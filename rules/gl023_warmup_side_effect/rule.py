@@ -1,0 +1,170 @@
+"""Warm-up on placeholder data that leaves its traces in statistics, weights and caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import Fact, Op, Replay, Write
+from graphlint.finding import Note, Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.source import Location
+from graphlint.value import Const, Instance, Storage, tensors
+
+CONSTANT = (".zeros", ".ones", ".empty", ".full", ".zeros_like", ".ones_like", ".empty_like", ".full_like", ".new_zeros",
+            ".new_ones", ".new_empty", ".new_full")  # fmt: skip
+RANDOM = (".rand", ".randn", ".randint", ".rand_like", ".randn_like")
+CONSTANT_WRITES = ("fill_", "zero_")
+
+
+@rule("GL023", "warmup-side-effect", "warning", "a warm-up on placeholder data changes statistics, weights or caches")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind == "compile":
+        return
+    begin = queries.begin_fact(region)
+    if begin is None:
+        return
+    if region.kind == "graphed-callables":
+        yield from graphed(region, begin)
+    elif not region.warm:
+        yield from manual(region, begin)
+
+
+def graphed(region: Region, begin: Fact) -> Iterator[Problem]:
+    """make_graphed_callables runs the callable three times on the samples."""
+    norms = [f for f in region.captured if updates_statistics(f)]
+    counted = [f for f in region.captured if isinstance(f, Write) and any(_buffer(s) for s in queries.storages(f.target, 1))]
+    placeholders = placeholder(region, sample_storages(region), region.begin, RANDOM)
+    if not (norms or counted) or placeholders is None or restored(region, region.end):
+        return
+    what = "batch statistics" if norms else "buffers"
+    message = (
+        f"`make_graphed_callables` warms up in training mode on placeholder data, which enters the module's {what}: "
+        "save the buffers before and restore them in place"
+    )
+    notes = (Note(placeholders, "placeholder made here"), *region.way((norms or counted)[0]))
+    yield Problem(region.at, message, notes[:5], function=region.function)
+
+
+def manual(region: Region, begin: Fact) -> Iterator[Problem]:
+    captured = {f.at for f in region.captured}
+    written = {f.at: f for f in region.captured if isinstance(f, Write)}
+    for fact in region.before:
+        if fact.region is not None or fact.at not in captured:
+            continue
+        changed = ""
+        if updates_statistics(fact):
+            changed = "the running statistics"
+        elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
+            changed = "the weights and the optimizer's state"
+        elif isinstance(fact, Write) and fact.at in written and accumulates(region, fact):
+            changed = f"`{fact.text}`"
+        if not changed:
+            continue
+        made = placeholder(region, refreshed_inputs(region), fact.order, ())
+        if made is None or restored(region, fact.order, fact):
+            continue
+        message = f"the warm-up runs on placeholder data and changes {changed}, and nothing restores it before the first replay"
+        at, function = _call(fact, begin)
+        notes = (Note(made, "placeholder made here"), Note(region.at, "captured here"))
+        if at != fact.at:
+            notes = (*notes, Note(fact.at, "changed here"))
+        yield Problem(at, message, notes, function=function)
+        return
+
+
+def _call(fact: Fact, begin: Fact) -> tuple[Location, str]:
+    """The warm-up call in the function that also captures, or the nearest call that both share."""
+    depth = 0
+    while depth < min(len(fact.chain), len(begin.chain)) and fact.chain[depth] == begin.chain[depth]:
+        depth += 1
+    if depth < len(fact.chain):
+        return fact.chain[depth].at, fact.chain[depth - 1].function if depth else ""
+    return fact.at, fact.function
+
+
+def updates_statistics(fact: Fact) -> bool:
+    if not isinstance(fact, Op):
+        return False
+    if fact.name.startswith("torch.nn.") and "BatchNorm" in fact.name and fact.name.endswith(".forward"):
+        training = fact.receiver.attrs.get("training") if isinstance(fact.receiver, Instance) else None
+        tracks = fact.receiver.kwargs.get("track_running_stats") if isinstance(fact.receiver, Instance) else None
+        frozen = isinstance(tracks, Const) and not tracks.value
+        return not frozen and not (isinstance(training, Const) and not training.value)
+    if fact.name.endswith("functional.batch_norm"):
+        flag = fact.argument(5, "training")
+        return isinstance(flag, Const) and bool(flag.value)
+    return False
+
+
+def accumulates(region: Region, fact: Write) -> bool:
+    """True if captured work changes this memory from what it was: a cursor, a cache, a running sum."""
+    if fact.how in ("copy_", "fill_", "zero_", "out=") and fact.index is None:
+        return False
+    mine = {t.storage for t in tensors(fact.target, 1)}
+    return bool(mine & set(region.writes)) and all(s.kind not in ("grad", "parameter") for s in mine)
+
+
+def _buffer(storage: Storage) -> bool:
+    return storage.kind in ("buffer", "fresh") and storage.born is None
+
+
+def sample_storages(region: Region) -> set[Storage]:
+    given = region.options.get("sample_args")
+    return queries.storages(given) if given is not None else set(region.inputs)
+
+
+def refreshed_inputs(region: Region) -> set[Storage]:
+    """Static inputs: what the graph reads and eager code writes after the capture."""
+    return {
+        s
+        for f in region.after
+        if isinstance(f, Write) and f.region is None and (f.how in ("copy_", "fill_", "normal_", "uniform_") or f.index is not None)
+        for s in queries.storages(f.target, 1)
+        if s in region.inputs and s not in region.writes
+    }
+
+
+def placeholder(region: Region, inputs: set[Storage], until: int, more: tuple[str, ...]) -> Location | None:
+    """Where the placeholder was made, if every one of `inputs` held nothing but constants up to `until`."""
+    if not inputs:
+        return None
+    found: Location | None = None
+    for storage in inputs:
+        history = queries.makers(f for f in region.life if f.order < until).get(storage, [])
+        if not history:
+            return None
+        for fact in history:
+            constant = isinstance(fact, Op) and fact.name.endswith((*CONSTANT, *more))
+            constant = constant or isinstance(fact, Op) and fact.name.endswith((".cuda", ".to", ".requires_grad_"))
+            constant = constant or isinstance(fact, Write) and _constant_write(fact)
+            if not constant:
+                return None
+        found = history[0].at
+    return found
+
+
+def _constant_write(fact: Write) -> bool:
+    return fact.how in CONSTANT_WRITES and (fact.source is None or isinstance(fact.source, Const))
+
+
+def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
+    """True if state is put back in place after the warm-up and before the first replay."""
+    mine = queries.storages(changed.target, 1) if isinstance(changed, Write) else None
+    for fact in region.life:
+        if fact.order <= since or fact.region is not None:
+            continue
+        if isinstance(fact, Replay) and region in fact.replayed:
+            return False
+        if isinstance(fact, Op) and fact.name.endswith((".load_state_dict", ".reset_running_stats", ".reset_parameters")):
+            return True
+        if isinstance(fact, Write) and fact.how in ("copy_", "zero_", "fill_", "setitem"):
+            touched = queries.storages(fact.target, 1)
+            if mine is not None and mine & touched:
+                return True
+            if mine is None and (not touched or any(s.kind in ("parameter", "buffer", "unknown") for s in touched)):
+                return True
+    return False
+
+

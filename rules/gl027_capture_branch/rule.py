@@ -1,0 +1,100 @@
+"""Code that asks whether a capture is under way and computes something else if so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import Bind, Branch, Fact, Index, Op, Operator, Return, Write
+from graphlint.finding import Note, Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.value import CAPTURING, Const, Host, Value, options, origins
+
+#: How data is cut and laid out is not maths.
+LAYOUT = frozenset({
+    "split", "chunk", "view", "reshape", "contiguous", "cat", "stack", "transpose", "permute", "expand", "unsqueeze", "squeeze",
+    "flatten", "unbind", "narrow", "to", "clone", "detach", "type_as", "concat", "concatenate", "index_select", "unflatten",
+})  # fmt: skip
+
+
+@rule("GL027", "capture-branch", "error", "the capturing side of a branch computes something else")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind == "compile":
+        return
+    eager = [f for f in region.life if isinstance(f, Branch) and f.region is None]
+    seen: set[object] = set()
+    for branch in region.captured:
+        if not isinstance(branch, Branch) or CAPTURING not in origins(branch.value) or branch.at in seen:
+            continue
+        other = next((f for f in eager if f.at == branch.at and f.taken != branch.taken), None)
+        if other is None:
+            continue
+        seen.add(branch.at)
+        why = difference(region, branch, other)
+        if why:
+            message = f"the branch on a capture under way {why}: that is what every replay runs"
+            yield Problem(branch.at, message, (Note(other.at, "the eager side runs in the warm-up"), *region.way(branch))[:5], function=branch.function)
+
+
+def difference(region: Region, captured: Branch, eager: Branch) -> str:
+    """How the maths after the two sides differ; empty if it does not, or if both are done in their own way."""
+    ours, theirs = work(region, captured), work(region, eager)
+    mine, other = Counter(map(kind, ours)), Counter(map(kind, theirs))
+    if mine == other:
+        return "uses another constant" if constants(ours, theirs) else ""
+    if not mine - other and sum((other - mine).values()):
+        missing = next(iter(other - mine))
+        return f"leaves out `{missing}`"
+    if not other - mine:
+        extra = next(iter(mine - other))
+        return f"adds `{extra}`"
+    return ""
+
+
+def work(region: Region, branch: Branch) -> list[Fact]:
+    """What the call around `branch` computes from there on, as far as it reaches its result or an attribute."""
+    facts = list(queries.rest_of_call(region, branch))
+    made = queries.makers(facts)
+    found: list[Fact] = []
+    for fact in facts:
+        sinks: list[Value] = []
+        if isinstance(fact, Return) and len(fact.chain) == len(branch.chain):
+            sinks = [fact.value]
+        elif isinstance(fact, Bind) and fact.place.kind == "attribute" and fact.value is not None:
+            sinks = [fact.value]
+        elif isinstance(fact, Write):
+            sinks = [fact.target]
+        for sink in sinks:
+            for step in queries.sources(sink, made)[1]:
+                if not any(step is f for f in found) and kind(step) not in LAYOUT and not isinstance(step, Index):
+                    found.append(step)
+    return sorted(found, key=lambda f: f.order)
+
+
+def kind(fact: Fact) -> str:
+    if isinstance(fact, Op):
+        return fact.name.rsplit(".", 2 if fact.name.endswith(".forward") else 1)[-1].removesuffix(".forward").rstrip("_")
+    if isinstance(fact, Operator):
+        return fact.op
+    return fact.how if isinstance(fact, Write) else type(fact).__name__
+
+
+def constants(ours: list[Fact], theirs: list[Fact]) -> bool:
+    """True if some number in the maths is a constant on one side and another value on the other."""
+    for a, b in zip(ours, theirs, strict=False):
+        for left, right in zip(queries.operands(a), queries.operands(b), strict=False):
+            if isinstance(left, (Const, Host)) and isinstance(right, (Const, Host)) and not _same(left, right):
+                return True
+    return False
+
+
+def _same(left: Value, right: Value) -> bool:
+    if isinstance(left, Const) and isinstance(right, Const):
+        return bool(left.value == right.value)
+    if isinstance(left, Host) and isinstance(right, Host):
+        return left.symbol == right.symbol
+    return not any(isinstance(o, Const) for o in (*options(left), *options(right)))
+
+
