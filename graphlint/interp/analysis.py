@@ -17,7 +17,7 @@ from graphlint.program.module import Module
 from graphlint.program.program import Program
 from graphlint.region import Region, Settings
 from graphlint.source import SourceError, Span
-from graphlint.value import Const, Instance, Unknown, Value
+from graphlint.value import Const, Instance, Unknown, Value, join
 
 ROOT_BUDGET = 60_000
 HARNESS_BUDGET = 20_000
@@ -86,7 +86,7 @@ class _Analyser:
             self.analysis.errors.setdefault(root.path, str(error))
         except RecursionError:
             self.analysis.errors.setdefault(root.path, "nested too deeply to be followed")
-        regions = [r for r in machine.regions if not _is_quiet(r)]
+        regions = _few(machine.regions)
         self.done[root] = regions
         self.analysis.regions += regions
         return regions
@@ -113,8 +113,16 @@ class _Analyser:
                 return
 
 
-def _is_quiet(region: Region) -> bool:
-    return region.begin == 0
+def _few(regions: list[Region]) -> list[Region]:
+    """Loops capture the same place again and again: three of each tell all that there is."""
+    seen: dict[object, int] = {}
+    kept: list[Region] = []
+    for region in regions:
+        key = (region.kind, region.at, region.applied_at)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= 3:
+            kept.append(region)
+    return kept
 
 
 def _covers(regions: Iterable[Region], site: Site) -> bool:
@@ -172,8 +180,14 @@ class _Run:
         if isinstance(value, FunctionValue) and isinstance(receiver, ClassValue) and value.binding != "staticmethod":
             if value.binding == "classmethod":
                 return BoundMethod(receiver=receiver, function=value)
-            made = m.run_frame(scope, lambda: m.abstract_instance(receiver))
-            return BoundMethod(receiver=made, function=value)
+            concrete = m.run_frame(scope, lambda: m.names.subclasses(m, receiver)) or [receiver]
+            bound: list[Value] = []
+            for cls in concrete:
+                made = m.run_frame(scope, lambda c=cls: m.abstract_instance(c))
+                found = m.names.class_attribute(m, cls, parts[-1])
+                if found is not None and isinstance(found[0], FunctionValue):
+                    bound.append(BoundMethod(receiver=made, function=found[0]))
+            return join(*bound) if bound else None
         return value
 
     def _as_region(self, callee: Value) -> None:

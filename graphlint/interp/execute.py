@@ -95,6 +95,9 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
         subscripts.note_container(m, old, node, "extend", value)
         return ""
     result = evaluate.binary(m, node.op, old, value, node)
+    if isinstance(result, Const) and isinstance(result.value, (int, float)) and m.in_later_round():
+        # A counter in a loop of unknown length: from the second round on its value is not known.
+        result = Host("loop", inputs=result.inputs)
     assign(m, node.target, result, node.span, how=f"{node.op}=")
     return ""
 
@@ -403,6 +406,11 @@ def _for(m: Machine, node: tree.For) -> str:
     m.loop_ids += 1
     loop, saved = m.loop_ids, m.loops
     end = ""
+    if not exact:
+        m.inexact.add(loop)
+        if not saved and m.region is None and len(items) == 2:
+            # Once more: what the second round captured, the third replays.
+            items = [*items, items[-1]]
     try:
         for index, item in enumerate(items):
             m.loops = (*saved, (loop, min(index, 1)))
@@ -422,9 +430,10 @@ def _while(m: Machine, node: tree.While) -> str:
     m.loop_ids += 1
     loop, saved = m.loop_ids, m.loops
     end = ""
+    m.inexact.add(loop)
     try:
-        for index in range(2):
-            m.loops = (*saved, (loop, index))
+        for index in range(3 if not saved and m.region is None else 2):
+            m.loops = (*saved, (loop, min(index, 1)))
             known = truth(m, m.eval(node.test), "while", node.test)
             if known is False:
                 break

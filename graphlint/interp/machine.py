@@ -91,6 +91,7 @@ class Machine:
         self.order = 0
         self.epoch = 0
         self.loop_ids = 0
+        self.inexact: set[int] = {-1}
         self.default_device: Device = names.default_device
         self.entered: set[int] = set()
         self.memo: dict[tuple[object, ...], Value] = {}
@@ -384,6 +385,10 @@ class Machine:
         finally:
             self.stack.pop()
             self.path = saved
+
+    def in_later_round(self) -> bool:
+        """True in the second and later rounds of a loop whose number of rounds is not known."""
+        return any(index and loop in self.inexact for loop, index in self.loops)
 
     def run_frame(self, scope: Scope, work: Callable[[], V]) -> V:
         """Runs `work` with a frame to stand on, as a module's own code would."""

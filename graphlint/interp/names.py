@@ -23,6 +23,12 @@ _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) el
 _HOST_TYPES = {"int": "number", "float": "number", "bool": "bool", "str": "string", "bytes": "string"}
 
 
+def _last_name(node: tree.Expr) -> str:
+    if isinstance(node, tree.Subscript):
+        node = node.value
+    return node.id if isinstance(node, tree.Name) else node.name if isinstance(node, tree.Attribute) else ""
+
+
 def _named(function: FunctionValue, names: frozenset[str]) -> bool:
     full = f"{function.scope.module.name}.{function.name}"
     return any(full == n or full.endswith(f".{n}") for n in names)
@@ -231,6 +237,30 @@ class Names:
             if name in ancestor.attrs:
                 return ancestor.attrs[name], ancestor
         return None
+
+    def subclasses(self, m: Machine, cls: ClassValue, limit: int = 3) -> list[ClassValue]:
+        """The project's classes that derive from `cls`, itself left out; empty if there are more than `limit`."""
+        found: dict[str, ClassValue] = {}
+        queue = [cls]
+        while queue:
+            base = queue.pop()
+            for path in self.program.mentions(base.name):
+                module = self.program.module(path)
+                for definition in module.definitions() if module is not None else ():
+                    if not isinstance(definition, tree.Class) or "." in definition.qualname:
+                        continue
+                    if not any(_last_name(b) == base.name for b in definition.bases):
+                        continue
+                    assert module is not None
+                    value = self.global_(m, module, definition.name)
+                    if isinstance(value, ClassValue) and value is not cls and value.name not in found:
+                        self.load(m, value)
+                        if base in value.mro:
+                            found[value.name] = value
+                            queue.append(value)
+            if len(found) > limit:
+                return []
+        return list(found.values())
 
     def is_module_class(self, m: Machine, cls: ClassValue) -> bool:
         """True for a subclass of torch.nn.Module."""
