@@ -142,7 +142,9 @@ class _Run:
         scope = m.names.module_scope(self.module)
         if not function:
             scope.variables["__name__"] = Const("__main__")
+            m.complete = True
             m.run_in(scope, self.module.body())
+            m.complete = False
             self._uncalled()
             return
         callee = self._resolve(function)

@@ -19,6 +19,7 @@ from graphlint.interp.objects import (
 from graphlint.lower import tree
 from graphlint.source import Location, SourceError, Span
 from graphlint.value import (
+    CAPTURING,
     Const,
     External,
     Host,
@@ -108,9 +109,9 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     if function.opaque:
         return externals.opaque_call(m, function.name, args, kwargs, span)
     if m.names.is_guard(function) and m.region is not None:
-        return Const(True)
+        return Const(True, frozenset({CAPTURING}))
     if m.names.is_negative_guard(function) and m.region is not None:
-        return Const(False)
+        return Const(False, frozenset({CAPTURING}))
     if m.names.is_manager(function):
         made = m.instance_of(External("torch.cuda.graph"), span)
         made.args, made.kwargs = args, {k: v for k, v in kwargs.items() if k != "*"}
@@ -195,7 +196,7 @@ def _run(
             return m.eval(node.body)
         defined = Location(m.path, node.span)
         receiver = args[0] if args and function.owner is not None else None
-        m.emit(Enter, node.span, name=function.name, defined=defined, args=args, receiver=receiver)
+        m.emit(Enter, node.span, name=function.name, defined=defined, args=args, kwargs=kwargs, receiver=receiver, memo=function.memo)
         try:
             body = node.body
         except SourceError as error:

@@ -17,7 +17,7 @@ from graphlint.knowledge.capture_api import (
 from graphlint.lower import tree
 from graphlint.region import Region
 from graphlint.source import Span
-from graphlint.value import Const, External, Host, Instance, Mapping, Sequence, Union, Unknown, Value, options
+from graphlint.value import CAPTURING, Const, External, Host, Instance, Mapping, Sequence, Union, Unknown, Value, options
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -272,4 +272,4 @@ def call_wrapper(m: Machine, wrapper: Instance, args: Args, kwargs: Kwargs, span
 def guard_value(m: Machine, name: str) -> Value:
     """A capturing predicate: known inside a manual capture, false outside."""
     manual = [r for r in m.region_stack if r.kind != "compile"]
-    return Const(bool(manual)) if m.region_stack else (Const(False) if not m.region_stack else Host(kind="bool"))
+    return Const(bool(manual), frozenset({CAPTURING}))

@@ -489,14 +489,17 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
 def _ifexp(m: Machine, node: tree.IfExp) -> Value:
     test = m.eval(node.test)
     known = truth(m, test, "ternary", node.test)
-    if known is not None:
-        return m.eval(node.body if known else node.orelse)
-    from graphlint.interp.execute import narrowed
+    from graphlint.interp.execute import narrowed, note_branch
 
+    if known is not None:
+        note_branch(m, node.test, test, known, node.body if known else node.orelse)
+        return m.eval(node.body if known else node.orelse)
     with m.condition():
         with narrowed(m, node.test, True):
+            note_branch(m, node.test, test, True, node.body)
             body = m.eval(node.body)
         with narrowed(m, node.test, False):
+            note_branch(m, node.test, test, False, node.orelse)
             orelse = m.eval(node.orelse)
     return join(body, orelse)
 

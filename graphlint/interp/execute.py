@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from graphlint.fact import Keep, Raises, Return, Write
+from graphlint.fact import Branch, Keep, Raises, Return, Write
 from graphlint.interp import attributes, contexts, evaluate, subscripts
 from graphlint.interp.evaluate import spelled, truth
 from graphlint.interp.functions import class_value, function_value
@@ -262,10 +262,16 @@ def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
     ends: list[str] = []
     m.journalling += 1
     m.conditions += 1
+    captures = m.region, list(m.region_stack)
+    after = captures
     try:
         for arm in arms:
             mark = len(m.journal)
+            # An arm that ends a capture and leaves does not end it for the others.
+            m.region, m.region_stack = captures[0], list(captures[1])
             end = arm()
+            if end not in ("return", "raise"):
+                after = m.region, m.region_stack
             delta = m.rollback(mark)
             ends.append(end)
             if end == "return":
@@ -277,6 +283,7 @@ def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
         m.journalling -= 1
         if not m.journalling:
             m.journal.clear()
+    m.region, m.region_stack = after
     if deltas:
         m.merge(deltas)
         m.stack[-1].deltas += returned
@@ -288,15 +295,35 @@ def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
     return "raise"
 
 
+def note_branch(m: Machine, node: tree.Expr, test: Value, taken: bool, body: tuple[tree.Stmt, ...] | tree.Expr) -> None:
+    first, last = (body[0], body[-1]) if isinstance(body, tuple) and body else (body, body)
+    extent = None
+    if not isinstance(first, tuple) and not isinstance(last, tuple):
+        end = _end(last)
+        extent = Span(first.span.line, first.span.column, end.end_line, end.end_column)
+    m.emit(Branch, node.span, taken=taken, value=test, text=spelled(node), body=extent)
+
+
+def _end(node: tree.Node) -> Span:
+    """The span of the last line of a statement: a block's own span is its header."""
+    for part in ("final", "orelse", "body"):
+        inner = getattr(node, part, None)
+        if isinstance(inner, tuple) and inner:
+            return _end(inner[-1])
+    return node.span
+
+
 def _if(m: Machine, node: tree.If) -> str:
     test = m.eval(node.test)
     known = truth(m, test, "if", node.test)
     if known is not None:
+        note_branch(m, node.test, test, known, node.body if known else node.orelse)
         return m.run(node.body if known else node.orelse)
 
     def arm(taken: bool) -> Callable[[], str]:
         def go() -> str:
             narrow(m, node.test, taken)
+            note_branch(m, node.test, test, taken, node.body if taken else node.orelse)
             return m.run(node.body if taken else node.orelse)
 
         return go
@@ -478,7 +505,9 @@ def _with(m: Machine, node: tree.With) -> str:
 
 
 def _try(m: Machine, node: tree.Try) -> str:
+    captured = len(m.regions)
     end = m.run_protected(node.body)
+    protects = tuple(m.regions[captured:])
     names = tuple(name for h in node.handlers for name in _caught(m, h.type))
     arms: list[Callable[[], str]] = []
     if node.handlers:
@@ -489,10 +518,13 @@ def _try(m: Machine, node: tree.Try) -> str:
         for handler in node.handlers:
 
             def go(handler: tree.Handler = handler) -> str:
-                m.emit(Raises, handler.span, handler=True, caught=_caught(m, handler.type))
+                caught = _caught(m, handler.type)
+                fact = m.emit(Raises, handler.span, handler=True, caught=caught, protects=protects)
                 if handler.name:
                     assign(m, tree.Name(handler.span, handler.name), Unknown(handler.name), handler.span)
-                return m.run(handler.body)
+                how = m.run(handler.body)
+                m.emit(Raises, handler.span, handler=True, caught=caught, protects=protects, ended=how, began=fact.order)
+                return how
 
             arms.append(go)
         if end == "raise":
@@ -501,7 +533,11 @@ def _try(m: Machine, node: tree.Try) -> str:
     elif not end:
         end = m.run(node.orelse)
     del names
-    final = m.run(node.final)
+    m.finals += 1
+    try:
+        final = m.run(node.final)
+    finally:
+        m.finals -= 1
     return final or end
 
 

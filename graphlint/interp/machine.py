@@ -69,6 +69,11 @@ class Activation:
     """Length of the machine's condition stack when the call began."""
 
 
+def _passed(value: Const | Host) -> frozenset[Place]:
+    """The origins of a scalar that is about to be known under another name: the old name is one of them."""
+    return value.inputs if value.place is None or len(value.inputs) > 12 else value.inputs | {value.place}
+
+
 class Machine:
     """Runs one root. `life` is the tape of facts; `regions` the captures seen, in order."""
 
@@ -96,6 +101,8 @@ class Machine:
         self.entered: set[int] = set()
         self.memo: dict[tuple[object, ...], Value] = {}
         self.graph_regions: dict[int, list[Region]] = {}
+        self.finals = 0
+        self.complete = False
         self.instances: list[Instance] = []
         self.abstract: dict[int, Instance] = {}
         self.path = ""
@@ -186,9 +193,9 @@ class Machine:
         if value.place == place:
             return value
         if isinstance(value, Const):
-            return Const(value.value, value.inputs, place=place)
+            return Const(value.value, _passed(value), place=place)
         if isinstance(value, Host):
-            return Host(value.source, value.kind, value.read_at, value.inputs, value.symbol, place=place)
+            return Host(value.source, value.kind, value.read_at, _passed(value), value.symbol, place=place)
         if isinstance(value, Tensor):
             return Tensor(
                 value.storage, value.device, value.shape, value.dtype, value.view,
@@ -293,7 +300,7 @@ class Machine:
 
         region.life = self.life
         region.depth = len(self.chain)
-        self.emit(CaptureBegin, span, begun=region)
+        self.emit(CaptureBegin, span, begun=region, complete=self.complete)
         region.begin = self.order
         self.regions.append(region)
         self.region_stack.append(region)
@@ -310,7 +317,7 @@ class Machine:
             return
         region = self.region_stack.pop()
         self.region = self.region_stack[-1] if self.region_stack else None
-        self.emit(CaptureEnd, span, ended=region)
+        self.emit(CaptureEnd, span, ended=region, ensured=self.finals > 0)
         region.end = self.order
 
     def reach(self, function: FunctionValue, module: Module) -> None:

@@ -296,6 +296,8 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         return receiver
     if kind == "torch.Generator" and name in ("seed", "initial_seed", "get_state", "get_offset"):
         return Host("random")
+    if name == "is_capturing" and kind.endswith("Stream"):
+        return capture.guard_value(m, name)
     if kind in ("torch.cuda.Stream", "torch.Stream") and name == "record_event":
         return args[0] if args else m.instance_of(External("torch.cuda.Event"), span)
     if name in ("record_event",):
@@ -324,10 +326,30 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     if kind in ("random.Random", "numpy.random.Generator"):
         return Host("random")
     if kind.startswith("threading.") or kind.startswith("concurrent."):
-        return Unknown(name)
+        return _thread(m, receiver, name, args, kwargs, span)
     if isinstance(receiver.cls, ClassValue) and name in ("__init__", "__post_init__", "__init_subclass__"):
         return Const(None)
     return Unknown(f"{name}()")
+
+
+def _thread(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    """What another thread runs is seen as a call made where the thread is started."""
+    if name == "start" and receiver.external in ("threading.Thread", "threading.Timer"):
+        target = receiver.kwargs.get("target") or receiver.kwargs.get("function")
+        given = receiver.kwargs.get("args")
+        position = 1
+        if target is None and len(receiver.args) > position:
+            target = receiver.args[position]
+        if target is not None:
+            m.call(target, tuple(given.items) if isinstance(given, Sequence) else (), {}, span, "target")
+        return Const(None)
+    if name == "submit" and args:
+        future = m.instance_of(External("concurrent.futures.Future"), span)
+        future.attrs["$result"] = m.call(args[0], args[1:], kwargs, span, "submit")
+        return future
+    if name == "result" and "$result" in receiver.attrs:
+        return receiver.attrs["$result"]
+    return Unknown(name)
 
 
 def _joint(receiver: Instance) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Bind, HostRead, Index, Keep, Write
+from graphlint.fact import Bind, HostRead, Index, Iterate, Keep, Write
 from graphlint.interp import evaluate
 from graphlint.interp.objects import ClassValue
 from graphlint.knowledge import shapes
@@ -347,6 +347,7 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
         case Const(value=str(text)):
             return [Const(c) for c in text[:3]], False
         case Instance():
+            m.emit(Iterate, node.span, value=source)
             return _iterate_instance(m, source, node)
         case Host():
             return [Host("loop", kind=source.kind), Host("loop", kind=source.kind)], False

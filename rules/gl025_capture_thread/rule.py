@@ -93,7 +93,7 @@ def _key(fact: Op) -> int:
 def _uses_cuda(region: Region, start: Op) -> bool:
     """What the thread runs is seen as a call made where it is started."""
     for fact in region.life:
-        if fact.order > start.order and len(fact.chain) > len(start.chain) and fact.chain[len(start.chain)].at == start.at:
+        if len(fact.chain) > len(start.chain) and fact.chain[len(start.chain)].at == start.at:
             values = [fact.value] if isinstance(fact, HostRead) else queries.operands(fact)
             made = queries.result(fact)
             if isinstance(fact, (HostRead, Op, Operator, Write)):
