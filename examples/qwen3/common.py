@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -160,9 +161,11 @@ def warmed_up(step: Callable[[], Any], times: int = 2) -> None:
 
 
 def deviation(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    """Relative distance of two tensors of one shape: 0 for equal ones, about 1.4 for unrelated ones."""
+    """Relative distance of two tensors of one shape: 0 for equal ones, about 1.4 for unrelated, inf if any is NaN."""
     got, wanted = got.float(), wanted.float()
-    return float(((got - wanted).norm() / wanted.norm().clamp_min(1e-12)).item())
+    off = float(((got - wanted).norm() / wanted.norm().clamp_min(1e-12)).item())
+    # max() would drop a NaN silently, and with it the worst fault of all.
+    return float("inf") if math.isnan(off) else off
 
 
 @torch.no_grad()

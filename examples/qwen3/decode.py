@@ -1,6 +1,6 @@
 """Greedy decoding of Qwen3 by captured graphs: one graph per batch-size bucket, in one pool.
 
-Requests of different lengths are padded on the left, so all rows write the same cache slot and one counter serves them
+Prompts of different lengths end at the same cache slot, so all rows write the same slot and one counter serves them
 all. A batch of n rows runs on the smallest bucket that holds it; the rows above n are padding.
 
     slot   position in the key-value cache; all rows are at the same one
@@ -30,7 +30,7 @@ from common import (
     warmed_up,
 )
 from rmsnorm import use_triton_rmsnorm
-from transformers import Qwen3ForCausalLM, StaticCache
+from transformers import DynamicCache, Qwen3ForCausalLM, StaticCache
 
 
 def rows_of(cache: StaticCache, model: Qwen3ForCausalLM, rows: int) -> StaticCache:
@@ -95,28 +95,23 @@ class DecodeRunner:
 
     @torch.no_grad()
     def prefill(self, prompts: list[torch.Tensor]) -> torch.Tensor:
-        """Fill the cache with prompts (1-D each), eagerly; logits of their last tokens, rows x vocabulary."""
-        rows, longest = len(prompts), max(len(prompt) for prompt in prompts)
-        bucket = self.bucket_for(rows)
-        ids = torch.zeros(bucket, longest, dtype=torch.int64, device=self.ids.device)
-        first = torch.zeros(bucket, dtype=torch.int64, device=self.ids.device)
+        """Fill the cache with prompts (1-D each), eagerly; logits of their last tokens, rows x vocabulary.
+
+        Each prompt runs by itself, without padding, and its keys and values go where its row has them.
+        """
+        longest = max(len(prompt) for prompt in prompts)
+        logits = []
         for row, prompt in enumerate(prompts):
-            ids[row, longest - len(prompt) :] = prompt
-            first[row].fill_(longest - len(prompt))
-        query = self.slots[:longest, None]
-        visible = (self.slots <= query) & ((self.slots >= first[:, None, None]) | (self.slots == query))
-        self.set_length(0)
-        out = self.model(
-            input_ids=ids,
-            attention_mask={"full_attention": visible[:, None]},
-            position_ids=(self.slots[:longest] - first[:, None]).clamp_min(0),
-            past_key_values=self.caches[bucket],
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self.first[:bucket].copy_(first)
-        self.length = longest
-        return out.logits[:rows, -1]
+            own = DynamicCache(config=self.model.config)
+            out = self.model(input_ids=prompt[None], past_key_values=own, use_cache=True, logits_to_keep=1)
+            first = longest - len(prompt)
+            for layer, filled in zip(self.cache.layers, own.layers, strict=True):
+                layer.keys[row, :, first:longest].copy_(filled.keys[0])
+                layer.values[row, :, first:longest].copy_(filled.values[0])
+            self.first[row].fill_(first)
+            logits.append(out.logits[0, -1])
+        self.set_length(longest)
+        return torch.stack(logits)
 
     def load(self, ids: torch.Tensor, rows: int, bucket: int) -> None:
         """Put the next tokens (rows x 1) in place; padding rows see nothing but the token that they write."""

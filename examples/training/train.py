@@ -37,7 +37,7 @@ class Trainer:
         self.graph.replay()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)  # expect: grad-lifetime
-        return self.loss.clone()
+        return self.loss.detach().clone()
 
 
 def fit(model: nn.Module, steps: int) -> tuple[float, float]:
