@@ -218,6 +218,11 @@ def cause(error: BaseException) -> str:
 def finish(args: argparse.Namespace, outcome: str, detail: str, figures: dict[str, Any] | None = None) -> None:
     """Print the outcome; with `--report`, write it with the figures and the machine that gave them."""
     print(f"OUTCOME: {outcome}  {detail}")
+    write_report(args, outcome, detail, figures)
+
+
+def write_report(args: argparse.Namespace, outcome: str, detail: str, figures: dict[str, Any] | None = None) -> None:
+    """What `--report` asks for, if it does."""
     if args.report is None:
         return
     report = {

@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from functools import partial
 
 import torch
-from common import build_model, cause, draw_weights, finish, milliseconds, parse, parser, prompt_ids
+from common import build_model, cause, draw_weights, finish, milliseconds, parse, parser, prompt_ids, write_report
 from rmsnorm import use_torch_rmsnorm, use_triton_rmsnorm
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -220,6 +220,7 @@ def main() -> None:
                 wanted.setdefault(shape, losses)
                 found[f"{shape} {mode}"] = row
                 print(f"{shape} {mode}: {row}", flush=True)
+                write_report(args, "crash", "did not come to an end", found)
     except torch.OutOfMemoryError as error:
         finish(args, "memory", cause(error), found)
     except RuntimeError as error:
