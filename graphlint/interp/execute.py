@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from graphlint.fact import Branch, Keep, Raises, Return, Write
+from graphlint.fact import Branch, Iterate, Keep, Raises, Return, Write
 from graphlint.interp import attributes, contexts, evaluate, subscripts
 from graphlint.interp.evaluate import spelled, truth
 from graphlint.interp.functions import class_value, function_value
@@ -430,6 +430,7 @@ def _for(m: Machine, node: tree.For) -> str:
     items, exact = subscripts.iterate(m, source, node.iter)
     if not items:
         return m.run(node.orelse)
+    m.emit(Iterate, node.span, value=source)
     m.loop_ids += 1
     loop, saved = m.loop_ids, m.loops
     end = ""

@@ -141,6 +141,8 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
             return m.current_stream()
         case "torch.cuda.default_stream":
             return m.default_stream
+        case "torch.cuda.graph_pool_handle" | "torch.cuda.graphs.graph_pool_handle":
+            return _instance(m, "torch.cuda.graph_pool_handle", args, kwargs, span)
         case "torch.cuda.set_stream" | "torch.accelerator.set_stream":
             m.emit(Op, span, name=name, args=args, kwargs=kwargs)
             if args:

@@ -12,6 +12,7 @@ from graphlint.source import Span
 from graphlint.value import (
     Const,
     Device,
+    Dim,
     External,
     Host,
     Instance,
@@ -215,12 +216,24 @@ def made_value(
         case "tuple":
             if name in tensor_methods.TUPLE_VIEWS and found.base is not None:
                 base_tensor = found.base
-                items: list[Value] = [view_of(base_tensor, f"{name}[{i}]", found.shape) for i in range(found.count or 1)]
+                items: list[Value] = [view_of(base_tensor, f"{name}[{i}]", _piece(base_tensor, found, i)) for i in range(found.count or 1)]
                 return m.sequence("tuple", items, None if found.count else items[0])
             made: list[Value] = [fresh() for _ in range(found.count or 1)]
             return m.sequence("tuple", made, None if found.count else made[0])
         case _:
             return fresh()
+
+
+def _piece(base: Tensor, found: results.Result, index: int) -> tuple[Dim, ...] | None:
+    """The shape of one piece of a split: the last may be shorter than the others."""
+    shape, count = found.shape, found.count
+    if shape is None or base.shape is None or count is None or len(shape) != len(base.shape) or index < count - 1:
+        return shape
+    dims: list[Dim] = []
+    for size, total in zip(shape, base.shape, strict=True):
+        rest = total - size * (count - 1) if isinstance(size, int) and isinstance(total, int) and size != total else size
+        dims.append(rest if not isinstance(rest, int) or rest > 0 else size)
+    return tuple(dims)
 
 
 def _maybe_view(base: Tensor, name: str, found: results.Result, fresh: object, kwargs: Kwargs) -> Value:
