@@ -319,6 +319,16 @@ def _row(value: Tensor) -> Tensor:
     )
 
 
+def shortened(source: Value, items: list[Value]) -> bool:
+    """True if `items` are only some of those that a loop over `source` sees."""
+    if not isinstance(source, Sequence):
+        return False
+    if source.kind != "range":
+        return len(source.items) > len(items)
+    bounds = [i.value for i in source.items if isinstance(i, Const) and isinstance(i.value, int)]
+    return len(bounds) == len(source.items) and 0 < len(bounds) < 4 and len(range(*bounds)) > len(items)
+
+
 def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bool]:
     """What a loop over `source` sees: the items one by one (a few), or the same unknown item twice.
 

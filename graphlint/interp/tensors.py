@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Write
@@ -112,6 +114,8 @@ def call_tensor_method(
     if name in ("dim", "ndimension"):
         return Const(len(receiver.shape)) if receiver.shape is not None else Host("shape")
     if name in ("numel", "nelement", "__len__"):
+        if name != "__len__" and receiver.shape is not None and all(isinstance(d, int) for d in receiver.shape):
+            return Const(math.prod(d for d in receiver.shape if isinstance(d, int)))
         return Host("shape", symbol=f"numel{receiver.storage.id}{receiver.view or ''}")
     if name in tensor_methods.METADATA_METHODS:
         return Host("shape" if name in ("element_size", "storage_offset") else "other", kind="bool" if name.startswith("is_") else "number")
