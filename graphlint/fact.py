@@ -1,6 +1,7 @@
 """What happens in a program that captures a graph, one record for each event, in order of execution.
 
-Facts say what was done, never whether it is wrong: rules judge. The same kinds hold inside and outside a capture;
+Facts are never changed once written (not frozen only because a frozen dataclass takes three times as long to make).
+They say what was done, never whether it is wrong: rules judge. The same kinds hold inside and outside a capture;
 `Fact.region` is the capture that the event lies in, None outside.
 """
 
@@ -24,7 +25,7 @@ class Frame:
     function: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Fact:
     """`order` counts events; `chain` is the calls from the root down to this event (region.depth of them above the
     capture); `maybe` is true under a condition that is not known; `loops` are the loops around it, outermost first:
@@ -41,7 +42,7 @@ class Fact:
     """autocast, no_grad, stream ... blocks that are open, outermost first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class HostRead(Fact):
     """The host reads a value from a tensor: op is "item", "tolist", "cpu", "numpy", "to", "float", "int", "bool",
     "complex", "index", "format", "print", "repr", "log", "range", "slice", "size", "scalar-argument", "math", "round"."""
@@ -52,7 +53,7 @@ class HostRead(Fact):
     """How the source spells it, for the message: `x.item()`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Truth(Fact):
     """An implicit bool(): op is "if", "elif", "while", "assert", "ternary", "and", "or", "not", "comparison",
     "comprehension", "match", "any", "all", "min", "max", "sorted", "in". `value` is what is tested; a rule looks at
@@ -64,7 +65,7 @@ class Truth(Fact):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Branch(Fact):
     """One arm of an `if` or ternary is run: `taken` tells which, `body` is its extent (None if it is empty). `at` is
     the test, `value` what it came to; both arms leave a record where that is not known."""
@@ -75,14 +76,14 @@ class Branch(Fact):
     body: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Iterate(Fact):
     """A loop or comprehension starts over `value`; facts of its body have one more entry in `loops`."""
 
     value: Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Op(Fact):
     """A call of something outside the code that is read, by canonical name.
 
@@ -105,7 +106,7 @@ class Op(Fact):
         return self.args[position] if 0 <= position < len(self.args) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Operator(Fact):
     """A Python operator with at least one tensor: op is the operator's text ("+", "<", "@", "+=" ...)."""
 
@@ -114,7 +115,7 @@ class Operator(Fact):
     result: Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Index(Fact):
     """`base[index]` is read, base being a tensor."""
 
@@ -124,7 +125,7 @@ class Index(Fact):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Write(Fact):
     """A tensor's memory is written in place: how is "copy_", "fill_", "zero_", "setitem", "+=", "index_copy_", any
     other in-place method, or "out=". `index` is set for `target[index] = source`; `target` is then the whole base."""
@@ -136,7 +137,7 @@ class Write(Fact):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Bind(Fact):
     """A place gets a value: `self.x = v`, `d[k] = v`, `x = v`. `old` is what it held, None if it held nothing.
     `owner` is the object or container (None for a name); `how` is "=", an augmented operator, "del", "del-attr"."""
@@ -149,7 +150,7 @@ class Bind(Fact):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Keep(Fact):
     """A value is put into a container that lives on: how is "append", "extend", "setitem", "add", "yield", "put",
     "collect" (an element of a comprehension or of a generator that is gathered)."""
@@ -162,7 +163,7 @@ class Keep(Fact):
     """The key of a `setitem`, if there is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Return(Fact):
     """A function returns. `at` is the return statement, `callee` the qualified name of what returns."""
 
@@ -170,7 +171,7 @@ class Return(Fact):
     callee: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Enter(Fact):
     """A function that was read is entered: `name` its qualified name, `defined` its `def` line; `memo` if its results
     are cached (`functools.cache`, `cached_property`)."""
@@ -183,7 +184,7 @@ class Enter(Fact):
     memo: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Leave(Fact):
     """A call ends (outside a capture): `variables` are its locals at the end, which lose their names; `at` is the `def`
     line. Whatever nothing else refers to is freed."""
@@ -192,7 +193,7 @@ class Leave(Fact):
     variables: dict[str, Value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Unfollowed(Fact):
     """A call that could not be followed; `text` is the callee as the source spells it."""
 
@@ -200,7 +201,7 @@ class Unfollowed(Fact):
     args: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Context(Fact):
     """A `with` block of an External is entered: `name` is "torch.autocast", "torch.no_grad", "torch.cuda.stream" ...
     `value` is the context manager (its args and kwargs are on the Instance)."""
@@ -209,12 +210,12 @@ class Context(Fact):
     value: Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class ContextExit(Fact):
     entered: Context
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class CaptureBegin(Fact):
     """`begun` is the region that starts here (`Fact.region` is the one around it, if captures are nested).
     `complete` is True if the way from the start of the program to here was seen, so that no caller is unknown."""
@@ -223,7 +224,7 @@ class CaptureBegin(Fact):
     complete: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class CaptureEnd(Fact):
     """`ensured` is True in a `finally` block."""
 
@@ -231,7 +232,7 @@ class CaptureEnd(Fact):
     ensured: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Replay(Fact):
     """`g.replay()`, or the call of a graphed or compiled function; `replayed` are the regions it may be."""
 
@@ -239,7 +240,7 @@ class Replay(Fact):
     graph: Value | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Raises(Fact):
     """A `raise`, or an `except` handler around captured code (`handler` True; `caught` the type names): one record at
     its start, and one with the same `at` at its end, where `ended` tells how it ends ("", "return", "raise",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphlint.config import Config
+from graphlint.fact import CaptureBegin
 from graphlint.interp import attributes
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
-from graphlint.interp.roots import Climber, Root, Site, sites
+from graphlint.interp.roots import MAX_CALLERS, Climber, Root, Site, sites
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
@@ -19,7 +19,7 @@ from graphlint.region import Region, Settings
 from graphlint.source import SourceError, Span
 from graphlint.value import Const, Instance, Unknown, Value, join
 
-ROOT_BUDGET = 60_000
+ROOT_BUDGET = 40_000
 HARNESS_BUDGET = 20_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)
@@ -62,10 +62,12 @@ class _Analyser:
 
     def _site(self, site: Site) -> None:
         roots = self.climber.roots(site)
-        captured = False
-        for root in roots[:-1]:
-            captured |= _covers(self._root(root), site)
-        if not captured or len(roots) == 1:
+        seen = [r for root in roots[:-1] for r in self._root(root) if _covers(r, site)]
+        # A direct caller that no root led through is a root of its own: each application is a capture of its own.
+        for caller in site.callers[:MAX_CALLERS]:
+            if caller.function and not any(_leads_through(r, caller, self.program) for r in seen):
+                seen += [r for r in self._root(caller) if _covers(r, site)]
+        if not seen:
             self._root(roots[-1])
 
     def _root(self, root: Root, configured: bool = False) -> list[Region]:
@@ -125,10 +127,23 @@ def _few(regions: list[Region]) -> list[Region]:
     return kept
 
 
-def _covers(regions: Iterable[Region], site: Site) -> bool:
+def _covers(region: Region, site: Site) -> bool:
+    """True if `region` begins at (or was made at) one of the site's lines."""
     path = str(site.module.path)
-    places = [p for r in regions for p in (r.at, r.applied_at) if p is not None]
+    places = [p for p in (region.at, region.applied_at) if p is not None]
     return any(p.path == path and any(abs(p.line - n) <= 1 for n in site.lines) for p in places)
+
+
+def _leads_through(region: Region, caller: Root, program: Program) -> bool:
+    """True if the way to `region` went through `caller`, or `caller` made the object that captured."""
+    begun = next((f for f in region.life if isinstance(f, CaptureBegin) and f.begun is region), None)
+    if begun is not None and any(frame.function == caller.function for frame in begun.chain):
+        return True
+    if region.applied_at is None or region.applied_at.path != str(caller.path):
+        return False
+    module = program.module(caller.path)
+    definition = module.definition(caller.function) if module is not None else None
+    return definition is not None and definition.lines[0] <= region.applied_at.line <= definition.lines[1]
 
 
 class _Run:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Enter, Frame, Unfollowed
+from graphlint.fact import (
+    Bind,
+    CaptureBegin,
+    Context,
+    Enter,
+    Fact,
+    Frame,
+    Keep,
+    Op,
+    Replay,
+    Unfollowed,
+    Write,
+)
 from graphlint.interp import capture, contexts, externals
 from graphlint.interp.objects import (
     BoundMethod,
@@ -37,6 +49,8 @@ if TYPE_CHECKING:
     from graphlint.interp.machine import Activation, Machine
 
 MAX_DEPTH = 40
+#: Calls cheaper than this many ticks are run again rather than remembered.
+WORTH_KEEPING = 150
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 
@@ -129,9 +143,15 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
         return m.memo[key]
     if function.memo and (id(node), len(args)) in m.cached_calls and not args:
         return m.cached_calls[(id(node), 0)]
+    outside = _pure_key(m, function, args, kwargs)
+    if outside is not None and outside in m.pure:
+        return _renewed(m, m.pure[outside], span)
+    start, ticks = len(m.life), m.ticks
     result = _run(m, function, args, kwargs, span, None)
     if key is not None:
         m.memo[key] = result
+    elif outside is not None and m.ticks - ticks >= WORTH_KEEPING and m.region is None and _is_pure(m.life[start:]):
+        m.pure[outside] = result
     if function.memo and not args:
         m.cached_calls[(id(node), 0)] = result
     return result
@@ -143,6 +163,42 @@ def _signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) 
         return None
     parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
     return (id(m.region), id(function.node), id(function.scope) if function.scope.parent else 0, parts, m.conditions > 0)
+
+
+def _pure_key(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
+    """Outside a capture a call that changes nothing is run once for each kind of arguments."""
+    if m.region is not None or isinstance(function.node, tree.Lambda) or function.context_manager:
+        return None
+    parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
+    around = tuple(c.name for c in m.contexts)
+    return (id(function.node), id(function.scope) if function.scope.parent else 0, parts, around, m.inner_epoch)
+
+
+def _is_pure(facts: list[Fact]) -> bool:
+    """True if nothing that outlives the call was changed and no torch object was driven."""
+    for fact in facts:
+        match fact:
+            case Bind(owner=None, place=place) if place.kind == "local":
+                continue
+            case Bind() | Write() | Keep() | CaptureBegin() | Replay() | Context():
+                return False
+            case Op(receiver=Instance() as receiver) if not receiver.external.startswith("torch.nn."):
+                return False
+            case Op(name=name) if name.endswith((".backward", "manual_seed", "synchronize", ".call")):
+                return False
+    return True
+
+
+def _renewed(m: Machine, value: Value, span: Span) -> Value:
+    """What a call that is not run again hands back: new memory where the first one made new memory."""
+    if isinstance(value, Tensor) and value.storage.kind == "fresh" and value.view is None:
+        return m.tensor(
+            span, device=value.device, shape=value.shape, dtype=value.dtype, requires_grad=value.requires_grad,
+            grad_graph=value.grad_graph, sure=value.sure,
+        )  # fmt: skip
+    if isinstance(value, Sequence) and value.kind == "tuple":
+        return m.sequence(value.kind, [_renewed(m, i, span) for i in value.items], value.rest)
+    return value
 
 
 def _kind(value: Value) -> object:

@@ -39,6 +39,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+_PLACED = (Const, Host, Tensor, Unknown, Union)
 _NUMBERS = (int, float, bool, complex)
 
 
@@ -82,17 +83,19 @@ def evaluate(m: Machine, node: tree.Expr) -> Value:
 
 
 def _name(m: Machine, node: tree.Name) -> Value:
-    scope = m.scope
-    value = m.names.lookup(m, scope, node.id)
-    if value is None:
-        return Unknown(node.id)
+    scope, name = m.scope, node.id
+    value = scope.variables.get(name)
     holder: Scope | None = scope
-    while holder is not None and node.id not in holder.variables:
-        holder = holder.parent
-    if holder is not None:
-        kind = "global" if holder.is_module else "local"
-        return m.at_place(value, Place(holder.id, node.id, kind))  # type: ignore[arg-type]
-    return value
+    if value is None or scope.globals:
+        value = m.names.lookup(m, scope, name)
+        if value is None:
+            return Unknown(name)
+        holder = scope.parent
+        while holder is not None and name not in holder.variables:
+            holder = holder.parent
+    if holder is None or not isinstance(value, _PLACED):
+        return value
+    return m.at_place(value, Place(holder.id, name, "global" if holder.is_module else "local"))
 
 
 def _constant(m: Machine, node: tree.Constant) -> Value:
@@ -560,7 +563,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
                 _clauses(m, node, depth + 1, result)
     finally:
         m.loops = saved
-    if (not exact or filtered) and isinstance(result, Sequence) and result.items and result.rest is None:
+    if (not exact or filtered or subscripts.shortened(source, items)) and isinstance(result, Sequence) and result.items and result.rest is None:
         # Of unknown length: the items seen stand for all.
         result.rest = result.items[-1]
 

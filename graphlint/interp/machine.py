@@ -100,6 +100,8 @@ class Machine:
         self.default_device: Device = names.default_device
         self.entered: set[int] = set()
         self.memo: dict[tuple[object, ...], Value] = {}
+        self.pure: dict[tuple[object, ...], Value] = {}
+        self.inner_epoch = 0
         self.graph_regions: dict[int, list[Region]] = {}
         self.finals = 0
         self.complete = False

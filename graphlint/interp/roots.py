@@ -24,8 +24,9 @@ from graphlint.program.program import Program
 
 #: More hits than this, and a name says nothing about who calls what.
 TOO_COMMON = 12
-MAX_CLIMB = 5
-MAX_ROOTS = 6
+MAX_CLIMB = 4
+MAX_ROOTS = 4
+MAX_CALLERS = 6
 _COMMON_NAMES = frozenset(
     """forward __call__ __init__ run step main call get update apply build setup start load test train eval __enter__
     execute capture warmup replay reset close generate __new__ wrapper decorator fn func inner process""".split()
@@ -52,6 +53,8 @@ class Site:
     function: str
     lines: list[int]
     roots: list[Root] = field(default_factory=list)
+    callers: list[Root] = field(default_factory=list)
+    """The functions that call the site, or make the object that does, directly."""
 
 
 def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
@@ -113,6 +116,8 @@ class Climber:
                 known = self._callers(root)
                 if not known and root is not start:
                     tops.append(root)
+                if root is start:
+                    site.callers = known
                 callers = [c for c in known if c not in seen]
                 seen.update(callers)
                 following += callers
