@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from graphlint.interp import attributes
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
-from graphlint.interp.roots import MAX_CALLERS, Climber, Root, Site, sites
+from graphlint.interp.roots import MAX_CALLERS, Climber, Related, Root, Site, sites
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
@@ -33,9 +34,14 @@ class Analysis:
     errors: dict[Path, str] = field(default_factory=dict)
 
 
-def analyse(program: Program, config: Config, settings: Settings) -> Analysis:
-    """Finds every capture of the project's files and what it runs."""
-    return _Analyser(program, config, settings).run()
+def analyse(
+    program: Program, config: Config, settings: Settings, targets: Collection[str] | None = None
+) -> Analysis:
+    """Finds every capture of the project's files and what it runs.
+
+    targets: absolute paths of the files that are asked about; captures that cannot concern them are left out.
+    """
+    return _Analyser(program, config, settings).run(targets)
 
 
 class _Analyser:
@@ -46,15 +52,17 @@ class _Analyser:
         self.done: dict[Root, list[Region]] = {}
         self.site_classes: dict[tuple[Path, str], list[str]] = {}
 
-    def run(self) -> Analysis:
+    def run(self, targets: Collection[str] | None = None) -> Analysis:
         more = (*self.config.capture_context_managers, *(w.name for w in self.config.capture_wrappers))
         found = list(sites(self.program, more))
         for site in found:
             owner, _, method = site.function.rpartition(".")
             if owner and isinstance(site.module.definition(owner), tree.Class):
                 self.site_classes.setdefault((site.module.path, owner), []).append(method)
+        related = Related(self.program, targets) if targets is not None else None
         for site in found:
-            self._site(site)
+            if related is None or related.concerns(site, self.climber.roots(site)):
+                self._site(site)
         for root in self.config.capture_roots:
             self._configured(root)
         self.analysis.errors |= self.program.errors

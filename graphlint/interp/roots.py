@@ -14,7 +14,7 @@ Glossary:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -180,3 +180,44 @@ def _is_test(path: Path) -> bool:
     return "test" in path.name or "tests" in path.parts or "benchmark" in str(path)
 
 
+class Related:
+    """Which captures can concern the files that were asked about: those in them, and those in or under code that
+    imports them, by name and transitively."""
+
+    def __init__(self, program: Program, targets: Collection[str]) -> None:
+        self.program = program
+        self.files = {str(t) for t in targets}
+        self.all = len(self.files) >= len(program.files)
+        if not self.all:
+            self._grow()
+
+    def _grow(self) -> None:
+        """Adds whatever imports a file that is already in, and, for packages, what re-exports it."""
+        queue = [Path(t) for t in self.files]
+        while queue and not self.all:
+            path = queue.pop()
+            name = path.parent.name if path.stem == "__init__" else path.stem
+            for importer in self.program.mentions(name):
+                text = str(importer)
+                if text not in self.files and self._imports(importer, name, path):
+                    self.files.add(text)
+                    queue.append(importer)
+            self.all = len(self.files) > 400
+
+    def _imports(self, importer: Path, name: str, path: Path) -> bool:
+        source = self.program.source(importer).text
+        if not re.search(rf"^\s*(?:from\s+[\w.]*\b{re.escape(name)}\b|(?:from\s+[\w.]+\s+)?import\b.*\b{re.escape(name)}\b)|^\s+{re.escape(name)},?$", source, re.M):
+            return False
+        module = self.program.module(importer)
+        if module is None:
+            return False
+        target = self.program.module(path)
+        if target is None:
+            return True
+        near = importer.parent == path.parent
+        return near or target.name.partition(".")[0] in source
+
+    def concerns(self, site: Site, roots: list[Root]) -> bool:
+        if self.all or str(site.module.path) in self.files:
+            return True
+        return any(str(r.path) in self.files for r in (*roots, *site.callers))
