@@ -1,0 +1,10 @@
+"""`python -m graphlint.runtime ...` is `graphlint trace ...`."""
+
+from __future__ import annotations
+
+import sys
+
+from graphlint.runtime.cli_trace import trace_command
+
+if __name__ == "__main__":
+    sys.exit(trace_command(prog_name="graphlint trace"))

@@ -1,0 +1,233 @@
+"""Every aten call passes here: what it touches on the device, whether a capture allows it, where its output lies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphlint.runtime import events
+from graphlint.runtime.emulate import refusals, rng, texts
+from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.record import Recorded, flat, tensors_in
+
+Tensor = torch.Tensor
+aten = torch.ops.aten
+_storage_of = torch._C.TensorBase.untyped_storage
+
+#: Calls that change arguments which their schema does not name.
+_HIDDEN_WRITES = {
+    "aten::native_batch_norm": (3, 4),
+    "aten::cudnn_batch_norm": (3, 4),
+    "aten::miopen_batch_norm": (3, 4),
+}
+_MUTATES: dict[Any, tuple[tuple[int, str], ...]] = {}
+
+
+def written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors that a call changes in place."""
+    spots = _MUTATES.get(func)
+    if spots is None:
+        spots = tuple(
+            (place, a.name)
+            for place, a in enumerate(func._schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write
+        ) + tuple((place, "") for place in _HIDDEN_WRITES.get(func._schema.name, ()))
+        _MUTATES[func] = spots
+    found: list[Tensor] = []
+    for place, name in spots:
+        value = kwargs[name] if name in kwargs else args[place] if place < len(args) else None
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [v for v in value if isinstance(v, torch.Tensor)]
+    return found
+
+
+class DeviceMode(TorchDispatchMode):
+    """Runs calls on device memory as the GPU would: at once, behind pending work, or into a capture."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.machine = machine
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # compiled regions run as the functions they wrap, and importing dynamo takes a second
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        machine = self.machine
+        given = tensors_in(args, kwargs)
+        base, end = machine.arena.base, machine.arena.end
+        held: list[Tensor] = []
+        try:
+            for t in given:
+                if base <= _storage_of(t).data_ptr() < end:
+                    held.append(t)
+        except (RuntimeError, NotImplementedError):
+            return func(*args, **kwargs)
+        target = machine.target
+        if not held and target is None:
+            out = func(*args, **kwargs)
+            if func is aten.scalar_tensor.default:
+                machine.number(out)
+            return out
+        if machine.poisoned and held:
+            self._check_poison(held)
+        name = func._schema.name
+        line = machine.current_stream().line
+        capture = line.capture
+        refusals.check(machine, func, name, args, kwargs, given, held)
+        if name in refusals.READS:
+            machine.flush(line.clock)
+            machine.check()
+            return func(*args, **kwargs)
+        if target == "cpu" or (name == "aten::copy_" and len(held) < len(given) and given and given[0] is not held[0]):
+            return self._to_host(func, name, args, kwargs, held, line)
+        changes = written(func, args, kwargs)
+        waits = bool(machine.pending) and capture is None and machine.behind_pending(line)
+        if waits and len(held) < len(given) and any(
+            not machine.holds(t) and t.dim() > 0 and not machine.is_pinned(t) for t in given
+        ):
+            machine.flush(line.clock)  # a copy from pageable memory makes the host wait
+            waits = False
+        if capture is not None:
+            for t in changes:
+                if machine.holds(t):
+                    capture.remember(t)
+        saved = None
+        if waits:
+            saved = [(t, bytes(_bytes(t))) for t in changes if machine.holds(t)]
+        func, args, kwargs = rng.prepare(machine, func, name, args, kwargs)
+        with rng.state(machine, func, name, kwargs):
+            out = func(*args, **kwargs)
+        fresh: set[int] = set()
+        out = self._place(out, given, fresh)
+        count = line.tick()
+        if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
+            bind_leaves(machine, held)
+        if capture is not None:
+            if fresh or changes:
+                capture.calls.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
+            self._log(name, args, kwargs, held, changes, fresh, capture.number, line.id)
+        elif waits and (fresh or changes):
+            machine.pending.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
+            for t, content in saved or ():
+                _restore(t, content)
+        for watcher in machine.on_call:
+            watcher(func, name, held, changes, [t for t in flat(out) if _storage_of(t).data_ptr() in fresh], line.id)
+        return out
+
+    def _place(self, out: Any, given: list[Tensor], fresh: set[int]) -> Any:
+        """Moves fresh outputs into device memory; `fresh` gets their addresses."""
+        machine = self.machine
+        if isinstance(out, torch.Tensor):
+            if out.layout is not torch.strided:
+                return out
+            source = _storage_of(out)
+            address = source.data_ptr()
+            if machine.arena.base <= address < machine.arena.end:
+                return out
+            for t in given:
+                if t is out or (t.layout is torch.strided and _storage_of(t)._cdata == source._cdata):
+                    return out
+            placed = machine.place(out, "call")
+            fresh.add(_storage_of(placed).data_ptr())
+            return placed
+        if isinstance(out, (list, tuple)):
+            shared: dict[int, Any] = {}
+            made = []
+            for o in out:
+                if isinstance(o, torch.Tensor) and o.layout is torch.strided:
+                    key = _storage_of(o)._cdata
+                    if key in shared:
+                        made.append(machine.over(shared[key], o))
+                        continue
+                    placed = self._place(o, given, fresh)
+                    if placed is not o:
+                        shared[key] = _storage_of(placed)
+                    made.append(placed)
+                else:
+                    made.append(self._place(o, given, fresh))
+            return type(out)(made) if not hasattr(out, "_fields") else type(out)(*made)
+        return out
+
+    def _to_host(self, func: Any, name: str, args: Any, kwargs: dict[str, Any], held: list[Tensor], line: Any) -> Any:
+        """A copy from the device to the host."""
+        machine = self.machine
+        capture = line.capture
+        quick = bool(kwargs.get("non_blocking") or (name == "aten::copy_" and len(args) > 2 and args[2]))
+        if not quick:
+            machine.flush(line.clock)
+            machine.check()
+            return func(*args, **kwargs)
+        out = func(*args, **kwargs)
+        count = line.tick()
+        if name == "aten::copy_" and machine.is_pinned(args[0]):
+            if capture is not None:
+                capture.calls.append(Recorded(machine, func, args, kwargs, None, set(), line, count))
+            elif machine.pending and machine.behind_pending(line):
+                machine.pending.append(Recorded(machine, func, args, kwargs, None, set(), line, count))
+        return out
+
+    def _check_poison(self, held: list[Tensor]) -> None:
+        for t in held:
+            text = self.machine.poisoned.get(_storage_of(t).data_ptr())
+            if text is not None:
+                self.machine.refuse("overwritten", "access", text, invalidates=False)
+
+    def _log(
+        self, name: str, args: Any, kwargs: Any, held: Any, changes: Any, fresh: set[int], graph: int, stream: int
+    ) -> None:
+        machine = self.machine
+        machine.log(
+            events.Call,
+            graph=graph,
+            name=name,
+            reads=tuple({machine.address(t) for t in held}),
+            writes=tuple({machine.address(t) for t in changes if machine.holds(t)}),
+            made=tuple(fresh),
+            scalars=tuple(v for v in (*args, *kwargs.values()) if isinstance(v, (bool, int, float)))
+            + tuple(tuple(v) for v in args if isinstance(v, (list, tuple)) and v and isinstance(v[0], int)),
+            stream=stream,
+        )
+
+
+_KEYS = torch._C.DispatchKey
+_AUTOGRAD = [
+    getattr(_KEYS, n) for n in ("AutogradCPU", "AutogradFunctionality", "ADInplaceOrView", "AutogradOther") if hasattr(_KEYS, n)
+]
+
+
+def bind_leaves(machine: Machine, held: list[Tensor]) -> None:
+    """Binds the gradient accumulators of leaves that are used for the first time to the stream that is current."""
+    leaves = [t for t in held if t.requires_grad and t.is_leaf]
+    if not leaves:
+        return
+    hidden = torch._C._dispatch_tls_local_exclude_set()
+    for key in _AUTOGRAD:
+        hidden = hidden.remove(key)
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), hidden):
+        for t in leaves:
+            function = t.view_as(t).grad_fn
+            if function is not None:
+                node = function.next_functions[0][0]
+                node.metadata.setdefault("graphlint_stream", machine.current_stream().line.id)
+
+
+def _bytes(t: Tensor) -> Any:
+    import ctypes
+
+    storage = _storage_of(t)
+    return ctypes.string_at(storage.data_ptr(), storage.nbytes())
+
+
+def _restore(t: Tensor, content: bytes) -> None:
+    import ctypes
+
+    ctypes.memmove(_storage_of(t).data_ptr(), content, len(content))
+
+
+__all__ = ["DeviceMode", "texts", "written"]

@@ -1,0 +1,351 @@
+"""The emulated device: its memory, its streams, the capture that is open, the work that waits.
+
+Glossary:
+    ghost     a tensor over device memory that keeps nothing alive: what a graph holds of its inputs.
+    pending   work that the GPU would not have done yet (it stands behind a sleep or an asynchronous copy); it runs when
+              the host waits for it.
+    survey    a second run that answers refused reads with values, so that all of a run's faults are listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from graphlint.runtime import events, frames
+from graphlint.runtime.emulate import texts
+from graphlint.runtime.emulate.arena import EAGER, Arena, Block, OutOfMemory, PoolId
+from graphlint.runtime.emulate.streams import Clock, Event, Line, Stream, merge
+
+Tensor = torch.Tensor
+_CPU = torch.device("cpu")
+_storage_of = torch._C.TensorBase.untyped_storage
+#: Enough for a run of any size that a person looks at; later captured calls are counted only.
+MAX_EVENTS = 400_000
+
+
+class Machine:
+    """One emulated GPU. `version` is the torch version whose behaviour is followed."""
+
+    def __init__(self, version: tuple[int, int] = (2, 11), survey: bool = False) -> None:
+        self.version, self.survey = version, survey
+        self.arena = Arena()
+        self.arena.may_grow = self._may_grow
+        self.default = Stream(line=Line(0))
+        self._current = threading.local()
+        self.capture: Any = None
+        self.target: str | None = None
+        self.pending: list[Any] = []
+        self.events: list[events.Event] = []
+        self.order = 0
+        self.poisoned: dict[int, str] = {}
+        self.broken: str | None = None
+        self.libraries: set[tuple[str, bool]] = set()
+        self.pinned: dict[int, weakref.ref[Any]] = {}
+        self.numbers: dict[int, weakref.ref[Any]] = {}
+        self.stream_changes: list[tuple[int, int]] = []
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.owners: dict[int, weakref.ref[Any]] = {}
+        self.births: dict[int, events.Stack] = {}
+        self.made: dict[int, int] = {}
+        """For each block in use, the order of the event at which it was made."""
+        self.on_free: list[Callable[[Block], None]] = []
+        self.on_make: list[Callable[[Block, str], None]] = []
+        self.on_replay: list[Callable[[Any], None]] = []
+        self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
+        self.trace_births = True
+        self.closing = False
+        self.compiled_region: Any = None
+        self.peak_events = MAX_EVENTS
+
+    # ---------------------------------------------------------------- events
+    def log(self, record: type[events.Event], /, **data: Any) -> None:
+        self.order += 1
+        if len(self.events) < self.peak_events or record is not events.Call:
+            self.events.append(record(order=self.order, at=data.pop("at", None) or frames.user_sites(), **data))
+
+    def note(self, name: str, graph: int | None = None, **data: object) -> None:
+        self.log(events.Note, name=name, graph=graph, data=data)
+
+    # ---------------------------------------------------------------- streams
+    def current_stream(self) -> Stream:
+        stream: Stream = getattr(self._current, "stream", self.default)
+        return stream
+
+    def set_stream(self, stream: Stream) -> None:
+        if stream.line is not self.current_stream().line:
+            self._current.stream = stream
+            self.stream_changes.append((torch._C._autograd._get_sequence_nr(), stream.line.id))
+        else:
+            self._current.stream = stream
+
+    def entered_stream(self, stream: Stream) -> None:
+        if self.capture is not None:
+            self.note("stream-entered", self.capture.number, stream=stream.line.id, member=stream.line.capture is not None)
+
+    def stream_at(self, sequence: int) -> int:
+        """The stream that was current when the autograd node of that number was made."""
+        found = 0
+        for start, stream in self.stream_changes:
+            if start > sequence:
+                break
+            found = stream
+        return found
+
+    def capturing(self) -> bool:
+        return self.current_stream().line.capture is not None
+
+    def wait(self, line: Line, event: Event) -> None:
+        """`line`'s next work comes after what `event` recorded."""
+        if event.clock is None:
+            return
+        if line.capture is not None and event.capture is not line.capture:
+            if event.external:
+                return
+            self.refuse("stream", "wait", texts.ISOLATION)
+            return
+        if event.capture is not None and line.capture is None:
+            if event.capture is not self.capture:
+                return
+            if line.id == 0:
+                self.refuse("stream", "wait", texts.IMPLICIT)
+                return
+            event.capture.join(line)
+        merge(line.clock, event.clock)
+
+    def recorded(self, event: Event, line: Line) -> None:
+        if self.pending:
+            self.pending.append(Mark(line))
+
+    def asked(self, line: Line, how: str) -> None:
+        """A query of a stream; a capture allows none."""
+        if self.capture is not None:
+            self.refuse("sync", how, texts.NOT_PERMITTED)
+
+    # ---------------------------------------------------------------- waiting and pending work
+    def host_waits(self, clock: Clock, how: str, line: Line | None = None) -> None:
+        """The host stops until the work in `clock` is done."""
+        if self.capture is not None:
+            self.refuse("sync", how, texts.NOT_PERMITTED)
+        self.flush(clock)
+        self.check()
+
+    def synchronize(self, how: str = "synchronize") -> None:
+        if self.capture is not None:
+            self.refuse("sync", how, texts.NOT_PERMITTED)
+        self.flush(None)
+        self.check()
+
+    def check(self) -> None:
+        if self.broken is not None:
+            raise texts.cuda_error(self.broken)
+
+    def behind_pending(self, line: Line) -> bool:
+        """Whether the next work of `line` comes after work that waits."""
+        return any(line.clock.get(p.line.id, 0) >= p.count for p in self.pending if p.waits)
+
+    def unfinished(self, clock: Clock) -> bool:
+        return any(clock.get(p.line.id, 0) >= p.count for p in self.pending if p.waits)
+
+    def flush(self, clock: Clock | None) -> None:
+        """Does the pending work that `clock` comes after; all of it if None."""
+        if not self.pending:
+            return
+        rest = []
+        waiting, self.pending = self.pending, []
+        for work in waiting:
+            if clock is None or clock.get(work.line.id, 0) >= work.count:
+                work.run(self)
+            else:
+                rest.append(work)
+        self.pending = rest + self.pending
+
+    # ---------------------------------------------------------------- refusals
+    def refuse(self, kind: str, how: str, text: str, detail: str = "", invalidates: bool | None = None) -> None:
+        """Says no as the GPU does; in a survey only notes it.
+
+        Raises:
+            RuntimeError: with the GPU's text, unless this is a survey.
+        """
+        capture = self.capture
+        self.log(
+            events.Refusal,
+            graph=capture.number if capture is not None else None,
+            kind=kind,
+            how=how,
+            text=text.splitlines()[0],
+            detail=detail,
+        )
+        if self.survey and kind not in ("nested", "recapture", "pool", "not-captured", "replay"):
+            if capture is not None:
+                capture.surveyed = True
+            return
+        cuda = text.startswith(("CUDA error", "cuDNN error"))
+        if capture is not None and (invalidates if invalidates is not None else cuda):
+            capture.invalid = True
+        raise texts.cuda_error(text) if cuda else RuntimeError(text)
+
+    def _may_grow(self, stream: int) -> None:
+        capture = self.capture
+        if capture is not None and self.current_stream().line.capture is None and capture.mode != "relaxed":
+            self.refuse("stream", "allocation", texts.NOT_PERMITTED)
+
+    # ---------------------------------------------------------------- memory
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in device memory."""
+        try:
+            return self.arena.base <= _storage_of(tensor).data_ptr() < self.arena.end
+        except (RuntimeError, NotImplementedError):
+            return False
+
+    def address(self, tensor: Tensor) -> int:
+        """Where the tensor's storage begins."""
+        return int(_storage_of(tensor).data_ptr())
+
+    def storage(self, size: int, why: str) -> Any:
+        """A new device storage of `size` bytes, given back when the last tensor over it is gone."""
+        line = self.current_stream().line
+        pool: PoolId = line.capture.pool if line.capture is not None else EAGER
+        if self.compiled_region is not None and line.capture is None:
+            pool = self.compiled_region.pool(self) or pool
+        try:
+            block = self.arena.allocate(size, line.id, pool)
+        except OutOfMemory as error:
+            self.note("out-of-memory")
+            raise torch.OutOfMemoryError(f"CUDA out of memory. {error}") from None
+        storage = torch._C._construct_storage_from_data_pointer(block.start, _CPU, size)
+        self._own(block, storage, why)
+        return storage
+
+    def _own(self, block: Block, storage: Any, why: str) -> None:
+        start = block.start
+
+        def gone(_: Any, self: Machine = self) -> None:
+            if self.closing or sys.is_finalizing():
+                return
+            self.owners.pop(start, None)
+            for watcher in self.on_free:
+                watcher(block)
+            self.poisoned.pop(start, None)
+            self.births.pop(start, None)
+            self.arena.release(block)
+
+        self.owners[start] = weakref.ref(storage, gone)
+        self.order += 1
+        self.made[start] = self.order
+        if self.trace_births:
+            self.births[start] = frames.user_sites(6)
+        for maker in self.on_make:
+            maker(block, why)
+        if self.current_stream().line.capture is not None:
+            self.current_stream().line.capture.own.add(start)
+
+    def place(self, value: Tensor, why: str) -> Tensor:
+        """`value`, in device memory: a new storage with the same bytes, and a tensor over it."""
+        source = _storage_of(value)
+        size = source.nbytes()
+        storage = self.storage(size, why)
+        if size:
+            ctypes.memmove(storage.data_ptr(), source.data_ptr(), size)
+        return self.over(storage, value)
+
+    def over(self, storage: Any, like: Tensor) -> Tensor:
+        made = torch.empty(0, dtype=like.dtype).set_(storage, like.storage_offset(), like.size(), like.stride())
+        if like.is_conj():
+            made = torch._C._VariableFunctions._conj(made) if hasattr(torch._C, "_VariableFunctions") else made
+        return made
+
+    def ghost(self, tensor: Tensor) -> Tensor:
+        """A tensor over the same addresses that keeps nothing alive."""
+        source = _storage_of(tensor)
+        storage = torch._C._construct_storage_from_data_pointer(source.data_ptr(), _CPU, source.nbytes())
+        return self.over(storage, tensor)
+
+    def is_pinned(self, tensor: Tensor) -> bool:
+        key = _storage_of(tensor)._cdata
+        reference = self.pinned.get(key)
+        return reference is not None and reference() is not None
+
+    def pin(self, tensor: Tensor) -> Tensor:
+        storage = _storage_of(tensor)
+        key = storage._cdata
+        self.pinned[key] = weakref.ref(storage, lambda _, key=key: self.pinned.pop(key, None))
+        return tensor
+
+    def number(self, tensor: Tensor) -> None:
+        """Notes a scalar that torch itself made of a Python number: on the GPU it would be a fill."""
+        storage = _storage_of(tensor)
+        key = storage._cdata
+        self.numbers[key] = weakref.ref(storage, lambda _, key=key: self.numbers.pop(key, None))
+
+    def is_number(self, tensor: Tensor) -> bool:
+        return _storage_of(tensor)._cdata in self.numbers
+
+    def use_library(self, name: str, error: str) -> None:
+        """The first use of a CUDA library in a thread sets it up, which a capture does not allow."""
+        key = (name, torch._C._current_graph_task_id() != -1)
+        if key in self.libraries:
+            return
+        if self.capturing():
+            self.refuse("first-use", name, error)
+        self.libraries.add(key)
+
+    @contextlib.contextmanager
+    def towards(self, target: str | None) -> Iterator[None]:
+        """What is made inside lies on `target`: "cuda", "cpu", or where its inputs lie (None)."""
+        outer, self.target = self.target, target
+        try:
+            yield
+        finally:
+            self.target = outer
+
+
+class Mark:
+    """An event recorded behind pending work; nothing to do."""
+
+    waits = False
+
+    def __init__(self, line: Line) -> None:
+        self.line, self.count = line, line.clock.get(line.id, 0)
+
+    def run(self, machine: Machine) -> None:
+        """Marks an order only."""
+
+
+class Sleep:
+    """`torch.cuda._sleep`: everything behind it waits."""
+
+    waits = True
+
+    def __init__(self, line: Line) -> None:
+        self.line, self.count = line, line.tick()
+
+    def run(self, machine: Machine) -> None:
+        """Time passes."""
+
+
+_CURRENT: list[Machine] = []
+
+
+def current() -> Machine:
+    """The machine that is installed.
+
+    Raises:
+        RuntimeError: none is.
+    """
+    if not _CURRENT:
+        raise RuntimeError("no emulated device is installed")
+    return _CURRENT[-1]
+
+
+def off() -> contextlib.AbstractContextManager[Any]:
+    """No dispatch mode sees what happens inside."""
+    return _disable_current_modes()

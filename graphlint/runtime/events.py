@@ -1,0 +1,83 @@
+"""What the runtime witness saw, one record for each event, in order of execution.
+
+Both back ends, the emulator and the real capture, write the same records; judges read nothing else.
+`at` is the stack of the user's code, innermost first; `order` counts events over the whole run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphlint.runtime.frames import Site
+
+Stack = tuple[Site, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Event:
+    order: int
+    at: Stack
+
+
+@dataclass(slots=True, kw_only=True)
+class CaptureBegin(Event):
+    """kind: "graph", "graphed-callables", "compile"."""
+
+    graph: int
+    kind: str = "graph"
+    mode: str = "global"
+    stream: int = 0
+    pool: tuple[int, int] = (0, 0)
+    pool_given: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class CaptureEnd(Event):
+    """`error` is the first line of what the capture failed with, None if it succeeded."""
+
+    graph: int
+    error: str | None = None
+    calls: int = 0
+    pool_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Refusal(Event):
+    """Something that a capture does not allow. kind: "sync", "bool", "host-copy", "dynamic-shape", "rng",
+    "optimizer", "stream", "first-use", "nested", "recapture", "replay", "pool", "graph-freed", "autograd", "overwritten".
+    `how` is how Python spelled it: "item", "float", "format", "cpu" ...; `detail` names the operator."""
+
+    graph: int | None
+    kind: str
+    how: str
+    text: str
+    detail: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Replay(Event):
+    graph: int
+    stream: int = 0
+    first: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Call(Event):
+    """A captured aten call. `reads` and `writes` are addresses of whole blocks; `scalars` are its Python numbers."""
+
+    graph: int
+    name: str
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    made: tuple[int, ...] = ()
+    scalars: tuple[object, ...] = ()
+    stream: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Note(Event):
+    """Anything else that a judge needs, by name; `data` depends on it (see the judge that reads it)."""
+
+    name: str
+    graph: int | None = None
+    data: dict[str, object] = field(default_factory=dict)

@@ -1,0 +1,85 @@
+"""Where Python stands: the lines of the user's own code on the call stack.
+
+A frame is the user's if its file is neither torch's, nor the standard library's, nor graphlint's, nor in site-packages.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+
+_HERE = str(Path(__file__).resolve().parent)
+_STDLIB = tuple({p for key in ("stdlib", "platstdlib") if (p := sysconfig.get_paths().get(key))})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A line of the user's code that was running."""
+
+    path: str
+    line: int
+    function: str
+
+
+@lru_cache(maxsize=4096)
+def is_user(filename: str) -> bool:
+    if filename.startswith("<") or not filename:
+        return False
+    if "site-packages" in filename or "dist-packages" in filename or filename.startswith(_STDLIB):
+        return False
+    return not filename.startswith(_HERE)
+
+
+@lru_cache(maxsize=4096)
+def is_library(filename: str) -> bool:
+    """Third-party code that is neither torch nor graphlint: model libraries."""
+    parts = filename.replace("\\", "/")
+    return (
+        ("site-packages/" in parts or "dist-packages/" in parts)
+        and "/torch/" not in parts
+        and "/_pytest/" not in parts
+        and "/pluggy/" not in parts
+        and not filename.startswith(_HERE)
+    )
+
+
+def qualified(frame: FrameType) -> str:
+    return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame of the user's code, or of a model library if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    library = None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if is_user(name):
+            return frame
+        if library is None and is_library(name):
+            library = frame
+        frame = frame.f_back
+    return library
+
+
+def user_sites(limit: int = 24) -> tuple[Site, ...]:
+    """The user's frames and those of model libraries, innermost first."""
+    sites: list[Site] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(sites) < limit:
+        name = frame.f_code.co_filename
+        if is_user(name) or is_library(name):
+            sites.append(Site(name, frame.f_lineno, qualified(frame)))
+        frame = frame.f_back
+    return tuple(sites)
+
+
+def in_user_code(sites: tuple[Site, ...]) -> Site | None:
+    """The innermost site of the user's own code, or else the innermost of all."""
+    for site in sites:
+        if is_user(site.path):
+            return site
+    return sites[0] if sites else None

@@ -1,0 +1,97 @@
+"""Runs a traced program in a process of its own, with a time limit; what it saw outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from graphlint.runtime.spec import Result, Spec
+
+
+class TimeLimit(BaseException):
+    """The time is up; raised inside the traced program so that what it saw can be written."""
+
+
+def run(spec: Spec, limit: float) -> Result:
+    """Forks, runs `spec` in the child, and reads its result; after `limit` seconds the child is stopped."""
+    handle, name = tempfile.mkstemp(prefix="graphlint-", suffix=".json")
+    os.close(handle)
+    path = Path(name)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            code = _child(spec, path)
+        finally:
+            os._exit(code)
+    try:
+        status, hung = _wait(child, limit)
+        return _read(path, status, hung, limit)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _wait(child: int, limit: float) -> tuple[int, bool]:
+    end, asked, hung = time.monotonic() + limit, False, False
+    pause = 0.005
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status, hung
+        now = time.monotonic()
+        if now > end and not asked:
+            os.kill(child, signal.SIGTERM)
+            asked = hung = True
+            end = now + 5
+        elif now > end:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            return status, True
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.05)
+
+
+def _read(path: Path, status: int, hung: bool, limit: float) -> Result:
+    try:
+        result = Result(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        result = Result(outcome="crash", detail="the process died before it could say what it saw")
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            result.detail = f"killed by {signal.Signals(number).name}"
+            if number == signal.SIGKILL and not hung:
+                result.outcome, result.detail = "memory", "killed, most likely out of memory"
+    if hung:
+        result.outcome, result.detail = "hang", f"not done after {limit:g} s"
+    return result
+
+
+def _child(spec: Spec, path: Path) -> int:
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise TimeLimit
+
+    signal.signal(signal.SIGTERM, stop)
+    if spec.quiet:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+    elif spec.output_to is not None:
+        os.dup2(spec.output_to, 1)
+    from graphlint.runtime.worker import work
+
+    result = work(spec)
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps(asdict(result), default=str), encoding="utf-8")
+    temporary.replace(path)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return result.exit
