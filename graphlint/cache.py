@@ -101,7 +101,7 @@ def scope_key(scope: Scope, config: Config, registry: Registry) -> str:
         *scope.files,
         "roots",
         *map(str, scope.roots),
-        *map(str, scope.site_packages),
+        *(f"{path}:{stat_of(str(path))}" for path in scope.site_packages),
         *engine_content(registry),
     ]
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()

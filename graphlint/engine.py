@@ -26,6 +26,7 @@ from graphlint.source import Location, Source, SourceError, Span
 if TYPE_CHECKING:
     from graphlint.region import Region
     from graphlint.rule import Rule
+    from graphlint.scope import Scope
 
 T = TypeVar("T")
 _STACK = 512 * 1024 * 1024
@@ -121,19 +122,19 @@ def check(
     Raises:
         ConfigError: an unknown rule in `config`. RuleError: a rule that cannot be loaded.
     """
-    from graphlint.scope import Scope, find_scope
+    from graphlint.scope import find_scope
 
     overlay = {Path(os.path.abspath(p)): text for p, text in (overlay or {}).items()}
     registry = registry or load_rules([config.resolve(p) for p in config.rule_folder])
     config = check_rule_names(config, registry.known)
-    scope: Scope = find_scope(paths, config, overlay)
+    scope = find_scope(paths, config, overlay)
     raw: Raw | None = None
     if cache and not overlay:
         from graphlint import cache as store
 
-        raw = store.cached(scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry)))
+        raw = store.cached(scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry, scope.files)))
     else:
-        raw = deep(lambda: analyse(scope, config, registry))
+        raw = deep(lambda: analyse(scope, config, registry, sorted(scope.targets)))
     return select(raw, scope.targets, scope.errors, config, registry, overlay, scope.outside)
 
 
@@ -167,23 +168,30 @@ def deep(work: Callable[[], T]) -> T:
     return result[0]
 
 
-def analyse(scope: object, config: Config, registry: Registry) -> Raw:
-    """The raw findings of a scope."""
+def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[str]) -> Raw:
+    """The raw findings of a scope. The files in `wanted` are also checked for whether they parse at all."""
     from graphlint.interp import analyse as interpret
-    from graphlint.scope import Scope
+    from graphlint.syntax import suspects
 
-    assert isinstance(scope, Scope)
     program = scope.program()
-    analysis = interpret(program, config, config.settings)
+    analysis = interpret(program, config, config.settings, list(wanted))
+    loaded = {str(module.path) for module in program.loaded()}
+    for path in suspects(p for p in wanted if p not in loaded and Path(p) not in scope.overlay):
+        program.module(Path(path))
+    for overlaid in scope.overlay:
+        program.module(overlaid)
     findings, crashes = judge(analysis.regions, registry.rules)
-    errors = [FileError(str(path), one_line(text)) for path, text in analysis.errors.items()]
+    told = {**program.errors, **analysis.errors}
+    errors = [FileError(str(path), one_line(text)) for path, text in sorted(told.items())]
     errors += crashes
     spent = "the work budget ran out in this capture, what it runs later was not seen"
     notices = [FileError(r.at.path, f"line {r.at.line}: {spent}") for r in analysis.regions if r.spent]
     fixable = {e.path for f in findings if f.fix for e in f.fix.edits}
     digests = {path: d for path in sorted(fixable) if (d := scope.digest(path)) is not None}
     regions = tuple(summary(r) for r in analysis.regions)
-    return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests)
+    files = frozenset(scope.files)
+    read = tuple(sorted(str(m.path) for m in program.loaded() if str(m.path) not in files and m.path.suffix))
+    return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests, read)
 
 
 def judge(regions: Iterable[Region], rules: Sequence[Rule]) -> tuple[list[Finding], list[FileError]]:

@@ -8,10 +8,11 @@ lies below it: a script in a home folder must not set off a walk through all of 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from graphlint.config import Config
 from graphlint.finding import FileError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from graphlint.program.program import Program
 
 _MARKERS = ("pyproject.toml", ".git", "setup.py", "setup.cfg", ".hg")
-SUFFIXES = (".py", ".pyi", ".ipynb")
+SUFFIXES = (".py", ".ipynb")
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ def find_scope(paths: Sequence[Path], config: Config, overlay: Mapping[Path, str
 
     exclude = (*config.exclude, *config.extend_exclude)
     given = [Path(os.path.abspath(p)) for p in paths]
-    found, errors = discover(given, exclude, config.respect_gitignore)
+    found, errors = discover([g for g in given if g not in overlay], exclude, config.respect_gitignore)
     targets = dict.fromkeys(os.path.abspath(p) for p in found)
     for path in overlay:
         if any(path == g or (g.is_dir() and g in path.parents) for g in given):
@@ -88,22 +89,11 @@ def find_scope(paths: Sequence[Path], config: Config, overlay: Mapping[Path, str
     return Scope(
         frozenset(targets),
         tuple(sorted(files)),
-        tuple(_errors(errors)),
+        tuple(FileError(str(path), message) for path, message in errors),
         tuple(_roots(given, bounds, config)),
         tuple(_site_packages(config, bounds)),
         dict(overlay),
     )
-
-
-def _errors(errors: Iterable[object]) -> list[FileError]:
-    found = []
-    for error in errors:
-        if isinstance(error, FileError):
-            found.append(error)
-        else:
-            path, message = cast("tuple[object, object]", error)
-            found.append(FileError(str(path), str(message)))
-    return found
 
 
 def _forced(
@@ -172,8 +162,12 @@ def _site_packages(config: Config, bounds: Sequence[tuple[Path, bool]]) -> list[
 
     python = str(config.resolve(config.python)) if config.python else None
     start = bounds[0][0] if bounds else config.root
-    found = find_site_packages(python, start)
-    return [Path(p) for p in found] if isinstance(found, (list, tuple)) else [Path(found)] if found else []
+    environ = dict(os.environ)
+    if "PRE_COMMIT" in environ and os.path.realpath(environ.get("VIRTUAL_ENV", "")) == os.path.realpath(sys.prefix):
+        # A hook's own environment is active then, which says nothing of the project's.
+        del environ["VIRTUAL_ENV"]
+    found = find_site_packages(python, start, environ)
+    return [found] if found is not None else []
 
 
 def _flat(folder: Path) -> list[Path]:

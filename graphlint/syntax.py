@@ -1,0 +1,68 @@
+"""Which files of a scope do not parse, found without building a tree of those that do.
+
+Most files hold no capture and are never read further, but a broken one must be named all the same. Python's own
+parser tells at a third of the cost of `ast.parse`, and a file that some Python has compiled since it was last changed
+needs no second look: its `.pyc` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from symtable import symtable
+
+from graphlint.source import MAX_BYTES
+
+_TAG_FOLDER = "__pycache__"
+#: Flags, time and size of a `.pyc` that is checked by its source's time.
+_HEADER = struct.Struct("<4xIII")
+
+
+def suspects(paths: Iterable[str]) -> Iterator[str]:
+    """Those of `paths` that this Python cannot parse, or that cannot be read: to be read with care, and named."""
+    compiled: dict[str, dict[str, list[str]]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for path in paths:
+            if path.endswith(".py") and not was_compiled(path, compiled) and not parses(path):
+                yield path
+
+
+def was_compiled(path: str, compiled: dict[str, dict[str, list[str]]]) -> bool:
+    """Whether a `.pyc` of exactly this file lies beside it. `compiled` remembers listings."""
+    folder, name = os.path.split(path)
+    if folder not in compiled:
+        listing: dict[str, list[str]] = {}
+        try:
+            for found in os.listdir(os.path.join(folder, _TAG_FOLDER)):
+                listing.setdefault(found.partition(".")[0] + ".py", []).append(found)
+        except OSError:
+            pass
+        compiled[folder] = listing
+    for found in compiled[folder].get(name, ()):
+        if not found.endswith(".pyc"):
+            continue
+        try:
+            stat = os.stat(path)
+            with open(os.path.join(folder, _TAG_FOLDER, found), "rb") as file:
+                flags, time, size = _HEADER.unpack(file.read(16))
+        except (OSError, struct.error):
+            continue
+        if flags == 0 and time == int(stat.st_mtime) & 0xFFFFFFFF and size == stat.st_size & 0xFFFFFFFF:
+            return True
+    return False
+
+
+def parses(path: str) -> bool:
+    """Whether this Python can parse the file; False also where it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+        if len(data) > MAX_BYTES or b"\0" in data:
+            return False
+        symtable(data, path, "exec")  # type: ignore[arg-type]
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, LookupError):
+        return False
+    return True
