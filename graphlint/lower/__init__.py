@@ -96,9 +96,8 @@ def _parse(source: Source, first_line: int, text: str) -> tuple[cst.Module, bool
     try:
         return cst.parse_module("if 1:\n" + text if indented else text), indented
     except cst.ParserSyntaxError as error:
-        line = first_line + error.raw_line - 1 - indented
-        message = str(error.message).splitlines()[0] if error.message else "invalid syntax"
-        raise SourceError(f"syntax error: {message} (line {line})") from None
+        line = min(first_line + error.raw_line - 1 - indented, len(source.lines))
+        raise SourceError(f"syntax error (line {line})") from None
     except RecursionError:
         raise SourceError(f"nested too deeply (line {first_line})") from None
 

@@ -10,45 +10,57 @@ import re
 
 #: Python's own tokenizer refuses more open brackets than this.
 MAX_BRACKETS = 200
-#: Levels of one expression, brackets and operators together, or arms of one if/elif chain.
+#: Levels of one expression, brackets and operators together; string literals in a row; arms of an if/elif chain.
 MAX_DEPTH = 600
 
 _TOKEN = re.compile(
-    r"""(?P<skip>\#[^\r\n]*|\\\r?\n)
-    |(?P<string>(?:\b[a-zA-Z]{1,2})?(?:\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''
-        |\"(?:[^\\\"\r\n]|\\.)*\"|'(?:[^\\'\r\n]|\\.)*'))
+    r"""(?P<skip>[ \t\f]+|\#[^\r\n]*|\\\r?\n)
+    |(?P<string>\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''
+        |\"(?:[^\\\"\r\n]|\\.)*\"|'(?:[^\\'\r\n]|\\.)*')
     |(?P<open>[(\[{])
     |(?P<close>[)\]}])
     |(?P<end>[\r\n;])
     |(?P<comma>,)
-    |(?P<keep>\b(?:lambda|for|elif)\b)
-    |(?P<step>\b(?:and|or|not|if|else|in|is|await|yield)\b|\*\*|//|<<|>>|->|:=|[-+*/%@&|^~<>.=])
+    |(?P<step>(?:and|or|not|if|else|in|is|await|yield)\b|\*\*|//|<<|>>|->|:=|[-+*/%@&|^~<>.=])
+    |(?P<keep>(?:lambda|for|elif)\b)
+    |\w+
     """,
     re.VERBOSE | re.DOTALL,
 )
-_FEW = re.compile(r"[(\[{.+\-*/%&|^~@]|\b(?:not|if|and|or|lambda|for|else|await|elif)\b|[\"']\s*[\"']")
+#: Text of which each step of a row holds at least one.
+_SIGNS = (*"([{.+-*/%@&|^~<>=", " and", " or ", " or\n", ")or", "not", " if", "lambda", "for", "await", "elif", " else")
 
 
 def too_deep(text: str) -> bool:
     """True if the text nests deeper than MAX_BRACKETS or MAX_DEPTH."""
-    if text.count("(") + text.count("[") + text.count("{") <= MAX_BRACKETS and len(text) <= MAX_DEPTH * 2:
+    brackets = text.count("(") + text.count("[") + text.count("{")
+    if brackets <= MAX_BRACKETS and sum(map(text.count, _SIGNS)) + text.count("'") + text.count('"') <= MAX_DEPTH:
         return False
     return _scan(text)
 
 
 def _scan(text: str) -> bool:
-    """Walks the tokens. `levels` holds (steps that a comma ends, steps that stay) of each open bracket."""
+    """Walks the tokens. `levels` holds (steps that a comma ends, steps that stay) outside of each open bracket."""
     steps = keeps = total = strings = elifs = 0
     levels: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
-        if kind == "step":
-            steps += 1
-        elif kind == "string":
+        if kind == "skip":
+            continue
+        if kind == "string":
             strings += 1
             if strings > MAX_DEPTH:
                 return True
             continue
+        if kind == "end":
+            if not levels:
+                steps = keeps = strings = 0
+            continue
+        strings = 0
+        if kind is None:
+            continue
+        if kind == "step":
+            steps += 1
         elif kind == "open":
             levels.append((steps, keeps))
             total += steps + keeps + 1
@@ -62,23 +74,16 @@ def _scan(text: str) -> bool:
                 steps += 1
         elif kind == "comma":
             steps = 0
-        elif kind == "keep":
-            if match.group() == "elif":
-                elifs += 1
-            keeps += 1
-        elif kind == "end":
-            if not levels:
-                steps = keeps = strings = 0
-            continue
         else:
-            continue
-        strings = 0
+            elifs += match.group() == "elif"
+            keeps += 1
         if total + steps + keeps > MAX_DEPTH:
             return True
     return elifs > MAX_DEPTH and _longest_elif_chain(text) > MAX_DEPTH
 
 
 def _longest_elif_chain(text: str) -> int:
+    """Counts `elif` lines of one indentation with nothing else at it in between."""
     chains: dict[str, int] = {}
     longest = 0
     for match in re.finditer(r"^([ \t\f]*)(elif|[^\s#])", text, re.MULTILINE):

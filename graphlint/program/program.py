@@ -8,13 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphlint.knowledge.captures import CAPTURE_MARKERS
+from graphlint.knowledge.captures import CAPTURE_MARKERS, GRAPH_MARKERS, GRAPH_STEM
 from graphlint.program.disk import Disk
 from graphlint.program.imports import Target, import_target
 from graphlint.program.module import Module
 from graphlint.source import Source, SourceError
 
-_STEM = b"raph"
 #: Known by tables or not at all, never read.
 UNREAD = frozenset({"torch", "numpy", "triton"}) | sys.stdlib_module_names
 
@@ -229,15 +228,12 @@ class Program:
     def capture_files(self, more: Iterable[str | bytes] = ()) -> tuple[Path, ...]:
         """Project files that hold any sign of a capture; `more` are texts that the user's configuration adds."""
         markers = (*CAPTURE_MARKERS, *[m.encode("utf-8") if isinstance(m, str) else m for m in more])
-        # Most markers share a stem: one look at a file spares the rest.
-        stemmed = [marker for marker in markers if _STEM in marker]
-        others = [marker for marker in markers if _STEM not in marker]
         return tuple(
             [
                 file
                 for file, data in self._texts()
-                if (_STEM in data and any(marker in data for marker in stemmed))
-                or any(marker in data for marker in others)
+                if (GRAPH_STEM in data and any(marker in data for marker in GRAPH_MARKERS))
+                or any(marker in data for marker in markers)
             ]
         )
 
