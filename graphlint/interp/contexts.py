@@ -103,7 +103,7 @@ def decorate(m: Machine, wraps: tuple[Value, ...], span: tree.Span, run: Callabl
         return run()
     first, rest = wraps[0], wraps[1:]
     if isinstance(first, Instance):
-        fact = m.emit(Context, span, name=first.external, value=first)
+        fact = m.emit(Context, first.made.span if first.made is not None else span, name=first.external, value=first)
         with m.context(fact, span):
             return decorate(m, rest, span, run)
     return decorate(m, rest, span, run)
