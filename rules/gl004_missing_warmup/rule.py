@@ -34,7 +34,7 @@ def check(region: Region) -> Iterator[Problem]:
     if begin is None or begin.region is not None:
         return
     message, notes = (
-        first_use(region) or compiled(region) or state(region) or live_graph(region, begin) or ("", ())
+        first_use(region, begin) or compiled(region) or state(region) or live_graph(region, begin) or ("", ())
     )
     if message:
         yield Problem(region.at, message, notes, function=region.function)
@@ -57,12 +57,12 @@ def _on_gpu(value: object) -> bool:
     return isinstance(value, Instance) and value.external.startswith("torch.nn.")
 
 
-def first_use(region: Region) -> tuple[str, tuple[Note, ...]] | None:
+def first_use(region: Region, begin: Fact) -> tuple[str, tuple[Note, ...]] | None:
     """The first call of a library in the process lies inside the capture."""
     warm = {library(f) for f in region.before if f.region is None}
     for fact in region.captured:
         name = library(fact)
-        if name and name not in warm and not fact.maybe:
+        if name and name not in warm and (begin.maybe or not fact.maybe):
             text = getattr(fact, "text", "") or "the captured code"
             message = f"nothing ran `{text}` before this capture: {name} sets itself up on its first call, which a capture refuses; run it once before"
             return message, region.way(fact)

@@ -27,7 +27,7 @@ def check(region: Region) -> Iterator[Problem]:
     yield from captured_twice(region, begin)
     yield from swallowed(region)
     yield from never_run(region, begin)
-    yield from replayed_after_reset(region)
+    yield from replayed_after_reset(region, begin)
     if region.kind == "begin-end":
         yield from left_open(region, begin)
         yield from streams(region, begin)
@@ -44,7 +44,10 @@ def nested(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
 
 def captured_work(region: Region) -> Iterator[Problem]:
     """Replays, garbage collection and dying graphs inside the capture."""
+    begin = queries.begin_fact(region)
     for fact in region.captured:
+        if begin is None or not queries.inside(fact, begin):
+            continue  # a capture that was left open: told where it begins
         match fact:
             case Replay(replayed=replayed) if not all(r.kind == "compile" for r in replayed) or not replayed:
                 message = "a graph is replayed inside a capture, which cannot be captured: run its work directly there"
@@ -117,11 +120,11 @@ def never_run(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         yield Problem(region.at, message, (Note(own[0].at, "later calls replay here"),), function=region.function)
 
 
-def replayed_after_reset(region: Region) -> Iterator[Problem]:
+def replayed_after_reset(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     gone: Fact | None = None
     mine = queries.graphs(region.graph)
     for fact in region.after:
-        if isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine and not fact.maybe:
+        if isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine and (begin.maybe or not fact.maybe):
             gone = fact
         elif isinstance(fact, CaptureBegin) and any(g in mine for g in queries.graphs(fact.begun.graph)):
             return
@@ -138,7 +141,7 @@ def left_open(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         return
     for fact in region.captured:
         leaves = isinstance(fact, Return) or (isinstance(fact, Raises) and not fact.handler)
-        if leaves and len(fact.chain) == len(begin.chain) and (fact.maybe or end is None):
+        if leaves and len(fact.chain) == len(begin.chain) and (fact.maybe and not begin.maybe or end is None):
             message = "`capture_begin()` without `capture_end()` on a path that leaves here: the capture stays open"
             yield Problem(region.at, message, (Note(fact.at, "left here"),), function=region.function)
             return

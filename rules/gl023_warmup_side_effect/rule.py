@@ -103,6 +103,12 @@ def accumulates(region: Region, fact: Write) -> bool:
     if fact.how in ("copy_", "fill_", "zero_", "out=") and fact.index is None:
         return False
     mine = {t.storage for t in tensors(fact.target, 1)}
+    for other in region.captured:
+        if isinstance(other, Write) and mine & queries.storages(other.target, 1):
+            if other.at != fact.at and other.how in ("zero_", "fill_", "copy_") and other.index is None:
+                return False  # made anew by each run
+            if other.at == fact.at and other.how == fact.how:
+                break
     return bool(mine & set(region.writes)) and all(s.kind not in ("grad", "parameter") for s in mine)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, Fact, Op
+from graphlint.fact import Bind, Fact, Leave, Op
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Instance
+from graphlint.value import Instance, Place
 
 COLLECTIVES = frozenset({
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce",
@@ -34,25 +34,25 @@ def check(region: Region) -> Iterator[Problem]:
     begin = queries.begin_fact(region)
     if not calls or not mine or begin is None:
         return
-    held: set[object] = set()
-    local = True
+    held: set[Place] = set()
     for fact in region.life:
-        if fact.order <= begin.order and not isinstance(fact, Bind):
+        if fact.order <= begin.order and not isinstance(fact, (Bind, Leave)):
             continue
         if isinstance(fact, Bind):
             if any(g in mine for g in queries.held_graphs(fact.value)):
                 held.add(fact.place)
-                local = local and fact.place.kind == "local"
             else:
                 held.discard(fact.place)
+        elif isinstance(fact, Leave):
+            held = {p for p in held if p.owner != fact.scope}
         elif isinstance(fact, Op) and fact.region is None:
             last = fact.name.rsplit(".", 1)[-1]
-            if last == "reset" and fact.receiver in mine and not fact.maybe:
+            if last == "reset" and fact.receiver in mine and (begin.maybe or not fact.maybe):
                 return
             if last in ("clear", "pop", "popitem") and _holds(fact, mine):
                 return
             if fact.name.endswith("distributed.destroy_process_group"):
-                if held and (not local or queries.inside(fact, begin)):
+                if held:
                     message = (
                         "destroys the process group while a graph still holds its collectives: NCCL waits for the graph "
                         "for ever; `reset()` or drop the graph first"

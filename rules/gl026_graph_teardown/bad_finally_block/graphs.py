@@ -13,7 +13,7 @@ def body(rows: torch.Tensor) -> torch.Tensor:
     return summed
 
 
-def capture(size: int) -> None:
+def record(size: int) -> None:
     rows = torch.zeros(size, device="cuda")
     body(rows)
     torch.cuda.synchronize()

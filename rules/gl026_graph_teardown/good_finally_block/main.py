@@ -14,7 +14,7 @@ def main() -> float:
     dist.init_process_group("nccl")
     try:
         for size in (8, 4):
-            graphs.capture(size)
+            graphs.record(size)
         return graphs.run(torch.ones(4, device="cuda")).sum().item()
     finally:
         graphs.TABLE.clear()  # fine: the last references to the graphs
