@@ -20,6 +20,8 @@ from graphlint.region import Region, Settings
 from graphlint.source import SourceError, Span
 from graphlint.value import Const, Instance, Unknown, Value, join
 
+#: A root that has not captured anything after so many ticks is given up; one that has may go on.
+EXPLORE_BUDGET = 15_000
 ROOT_BUDGET = 40_000
 HARNESS_BUDGET = 20_000
 MAX_METHODS = 30
@@ -86,7 +88,7 @@ class _Analyser:
         if module is None:
             return []
         names = Names(self.program, self.config, self._default_device())
-        machine = Machine(names, self.settings, ROOT_BUDGET)
+        machine = Machine(names, self.settings, EXPLORE_BUDGET, ROOT_BUDGET)
         machine.path = str(root.path)
         try:
             _Run(machine, module, self.site_classes).start(root.function, configured)
@@ -180,7 +182,7 @@ class _Run:
                 m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
         except BudgetSpent:
             m.budget = m.ticks
-        m.budget = m.ticks + HARNESS_BUDGET
+        m.budget = m.with_capture = m.ticks + HARNESS_BUDGET
         m.reset_control()
         self._uncalled()
         self._harness(function)

@@ -28,6 +28,7 @@ from graphlint.interp.objects import (
     Scope,
     SuperValue,
 )
+from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS
 from graphlint.lower import tree
 from graphlint.source import Location, SourceError, Span
 from graphlint.value import (
@@ -122,6 +123,8 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     node = function.node
     if function.opaque:
         return externals.opaque_call(m, function.name, args, kwargs, span)
+    if isinstance(node, tree.Function) and node.name in ACCELERATOR_GETTERS and "accelerator" in function.scope.module.name:
+        return External("torch.cuda")
     if m.names.is_guard(function) and m.region is not None:
         return Const(True, frozenset({CAPTURING}))
     if m.names.is_negative_guard(function) and m.region is not None:

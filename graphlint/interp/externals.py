@@ -9,7 +9,7 @@ from graphlint.interp import builtins, capture, containers, standard, torch_obje
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
 from graphlint.knowledge import results
-from graphlint.knowledge.capture_api import COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
+from graphlint.knowledge.capture_api import ACCELERATOR_CALLS, COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -46,6 +46,12 @@ _BLOCKING = ("synchronize",)
 def call_external(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if name.startswith("builtins."):
         return builtins.call_builtin(m, name[9:], args, kwargs, span, text)
+    if name.endswith(".get_accelerator"):
+        return External("torch.cuda")
+    if name in ACCELERATOR_CALLS:
+        name = ACCELERATOR_CALLS[name]
+        if name.endswith(".replay"):
+            return capture.replay(m, args[0] if args else Unknown(), span)
     if name in GUARDS:
         return capture.guard_value(m, name)
     if name in COMPILE_GUARDS:
@@ -332,10 +338,10 @@ def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span
         return capture.call_graphed(m, instance, args, kwargs, span)
     if capture.is_wrapper(m, kind):
         return capture.call_wrapper(m, instance, args, kwargs, span)
-    if kind == "torch.nn.Sequential":
-        return run_sequential(m, instance.attrs["$items"], args, span)
     if "forward" in instance.attrs:
         return m.call(instance.attrs["forward"], args, kwargs, span, text)
+    if kind == "torch.nn.Sequential":
+        return run_sequential(m, instance.attrs["$items"], args, span)
     if args and isinstance(args[0], (FunctionValue, BoundMethod)) and not kind.startswith("torch.nn."):
         # A decorator, or a context manager used as one.
         function = args[0]

@@ -77,10 +77,11 @@ def _passed(value: Const | Host) -> frozenset[Place]:
 class Machine:
     """Runs one root. `life` is the tape of facts; `regions` the captures seen, in order."""
 
-    def __init__(self, names: Names, settings: Settings, budget: int = 60_000) -> None:
+    def __init__(self, names: Names, settings: Settings, budget: int, with_capture: int) -> None:
         self.names = names
         self.settings = settings
         self.budget = budget
+        self.with_capture = with_capture
         self.ticks = 0
         self.life: list[Fact] = []
         self.regions: list[Region] = []
@@ -300,6 +301,8 @@ class Machine:
     def open_region(self, region: Region, span: Span) -> None:
         from graphlint.fact import CaptureBegin
 
+        # The way to a capture was found: now what it does, and what is done with it, is worth more work.
+        self.budget = max(self.budget, self.with_capture)
         region.life = self.life
         region.depth = len(self.chain)
         self.emit(CaptureBegin, span, begun=region, complete=self.complete)

@@ -24,6 +24,12 @@ CAPTURE_WRAPPERS = {
     "tensordict.nn.cudagraphs.CudaGraphModule": (True, True),
     "tensordict.CudaGraphModule": (True, True),
 }
+#: DeepSpeed's accelerator object has the interface of torch.cuda, and three calls of its own for graphs.
+ACCELERATOR_GETTERS = ("get_accelerator",)
+ACCELERATOR_CALLS = {
+    "torch.cuda.capture_to_graph": "torch.cuda.graph", "torch.cuda.create_graph": "torch.cuda.CUDAGraph",
+    "torch.cuda.replay_graph": "torch.cuda.CUDAGraph.replay",
+}  # fmt: skip
 GUARDS = frozenset({
     "torch.cuda.is_current_stream_capturing", "torch.xpu.is_current_stream_capturing",
     "torch.npu.is_current_stream_capturing", "torch.accelerator.is_current_stream_capturing",
