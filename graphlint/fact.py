@@ -173,14 +173,14 @@ class Return(Fact):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Enter(Fact):
-    """A function that was read is entered: `name` its qualified name, `defined` its `def` line; `memo` if its results
-    are cached (`functools.cache`, `cached_property`)."""
+    """A function that was read is entered: `name` its qualified name, `defined` its `def` line, `given` its
+    parameters by name, defaults included; `memo` if its results are cached (`functools.cache`, `cached_property`)."""
 
     name: str
     defined: Location
     args: tuple[Value, ...] = ()
-    kwargs: dict[str, Value] = field(default_factory=dict)
     receiver: Value | None = None
+    given: dict[str, Value] = field(default_factory=dict)
     memo: bool = False
 
 

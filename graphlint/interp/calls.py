@@ -255,7 +255,7 @@ def _run(
             return m.eval(node.body)
         defined = Location(m.path, node.span)
         receiver = args[0] if args and function.owner is not None else None
-        m.emit(Enter, node.span, name=function.name, defined=defined, args=args, kwargs=kwargs, receiver=receiver, memo=function.memo)
+        m.emit(Enter, node.span, name=function.name, defined=defined, args=args, given=dict(scope.variables), receiver=receiver, memo=function.memo)
         try:
             body = node.body
         except SourceError as error:

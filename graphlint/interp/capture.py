@@ -146,7 +146,7 @@ def graphed_callables(m: Machine, args: Args, kwargs: Kwargs, span: Span, name: 
 
 def _graphed(m: Machine, function: Value, sample: Value, kwargs: Kwargs, span: Span, name: str) -> Value:
     region = new_region(m, "graphed-callables", span, warm=True, copies_inputs=True)
-    region.options, region.pool = kwargs, kwargs.get("pool")
+    region.options, region.pool = {**kwargs, "sample_args": sample}, kwargs.get("pool")
     graphed = m.instance_of(External("graphed-callable"), span)
     region.graph = graphed
     given = tuple(sample.items) if isinstance(sample, Sequence) else ()

@@ -90,7 +90,8 @@ def call_sequence(m: Machine, receiver: Sequence, name: str, args: Args, kwargs:
 def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     first = args[0] if args else Const(None)
     default = args[1] if len(args) > 1 else kwargs.get("default", Const(None))
-    key = first.value if isinstance(first, Const) and first.value.__hash__ is not None else None
+    keyed = subscripts.as_key(first)
+    key = keyed.value if isinstance(keyed, Const) and keyed.value.__hash__ is not None else None
     match name:
         case "get":
             if key is not None and key in receiver.items:

@@ -475,9 +475,11 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
             fact = m.emit(Truth, node.span, op="in", value=left, text=spelled(node))
             m.reads(fact, left)
         return Host("read", "bool", m.location(node.span))
+    if isinstance(right, Mapping) and right.rest is None:
+        key = subscripts.as_key(left)
+        if isinstance(key, Const) and key.value.__hash__ is not None:
+            return Const((key.value in right.items) == (op == "in"))
     if isinstance(left, Const):
-        if isinstance(right, Mapping) and right.rest is None:
-            return Const((left.value in right.items) == (op == "in"))
         if isinstance(right, Sequence) and right.rest is None and all(isinstance(i, Const) for i in right.items):
             return Const(any(i.value == left.value for i in right.items if isinstance(i, Const)) == (op == "in"))
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):

@@ -79,7 +79,17 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
     return m.at_place(join(*candidates), Place(base.id, "*", "item")) if candidates else Unknown()
 
 
+def as_key(index: Value) -> Value:
+    """A tuple of constants as one constant, so that it can be a key."""
+    if isinstance(index, Sequence) and index.kind == "tuple" and index.rest is None and index.items:
+        parts = [as_key(i) for i in index.items]
+        if all(isinstance(p, Const) and p.value.__hash__ is not None for p in parts):
+            return Const(tuple(p.value for p in parts if isinstance(p, Const)))
+    return index
+
+
 def _mapping_item(m: Machine, base: Mapping, index: Value) -> Value:
+    index = as_key(index)
     if isinstance(index, Const):
         key = index.value
         if key.__hash__ is not None and key in base.items:
@@ -245,7 +255,8 @@ def set_item(
             m.emit(Bind, span, place=place, value=value, old=old, owner=base, text=text)
             note_container(m, base, target, "setitem", value)
         case Mapping():
-            key = index.value if isinstance(index, Const) and index.value.__hash__ is not None else None
+            known = as_key(index)
+            key = known.value if isinstance(known, Const) and known.value.__hash__ is not None else None
             if key is not None or (isinstance(index, Const) and index.value is None):
                 m.bind(span, base.items, Place(base.id, str(key), "item"), value, owner=base, text=text, key=key)
             else:
@@ -277,6 +288,7 @@ def note_container(
 def delete_item(m: Machine, container: Value, key: Value, node: tree.Subscript) -> None:
     text = evaluate.spelled(node)
     if isinstance(container, Mapping):
+        key = as_key(key)
         name = key.value if isinstance(key, Const) and key.value.__hash__ is not None else None
         old = container.items.get(name)
         if name in container.items:
