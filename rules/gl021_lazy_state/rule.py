@@ -129,12 +129,6 @@ def changing(region: Region) -> dict[Storage, Note]:
                 if storage.kind == "parameter":
                     found.setdefault(storage, Note(fact.at, "the optimizer changes it here"))
     if region.kind == "graphed-callables":
-        for sample in region.options.get("sample_args"), region.options.get("samples"):
-            for storage in queries.storages(sample):
-                found.setdefault(storage, Note(region.at, "every call copies its arguments here"))
-        for fact in region.captured:
-            if isinstance(fact, Enter):
-                for storage in queries.storages(fact.args[1] if len(fact.args) > 1 else None):
-                    found.setdefault(storage, Note(region.at, "every call copies its arguments here"))
-                break
+        for storage in queries.storages(region.options.get("sample_args")):
+            found.setdefault(storage, Note(region.at, "every call copies its arguments here"))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Branch, Enter, Fact, Index, Keep, Op, Truth
+from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Replay, Truth
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -16,23 +16,22 @@ from graphlint.value import Const, Host, Mapping, Place, Sequence, Value, option
 def check(region: Region) -> Iterator[Problem]:
     if region.kind == "compile":
         return
+    begin = queries.begin_fact(region)
     store = stored(region)
-    if store is None or store.key is None:
+    if begin is None or store is None or not all_origins(store.key):
         return
-    key = all_origins(store.key)
-    if not key and not isinstance(store.key, Const):
-        return
-    for name, value, fact in frozen(region):
-        mine = all_origins(value)
-        if mine & key or not varies(region, mine, value):
-            continue
+    found = omitted(region, begin, store)
+    if found is not None:
+        name, fact = found
         message = (
             f"the graph is stored under a key without `{name}`, which the capture froze: "
             "another value finds this graph and gets its result; put it into the key"
         )
-        yield Problem(store.at, message, (Note(fact.at, f"`{name}` is frozen here"), *region.way(fact))[:5], function=store.function)
+        notes = (Note(fact.at, f"`{name}` is frozen here"), *region.way(fact))
+        yield Problem(store.at, message, notes[:5], function=store.function)
         return
-    yield from narrower(region, store, key)
+    yield from narrower(region, store)
+    yield from one_layout(region, store)
 
 
 def stored(region: Region) -> Keep | None:
@@ -58,51 +57,75 @@ def all_origins(value: Value | None, depth: int = 3) -> frozenset[Place]:
     return found
 
 
-def frozen(region: Region) -> Iterator[tuple[str, Value, Fact]]:
-    """Python values that captured code looks at, with the name that they have there."""
+def scalar(value: Value) -> bool:
+    """A Python number, flag or name, or a list or tuple of them."""
+    if isinstance(value, Sequence):
+        return bool(value.items) and all(isinstance(i, (Const, Host)) for i in value.items)
+    return isinstance(value, (Const, Host)) and not (isinstance(value, Const) and value.value is None)
+
+
+def omitted(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact] | None:
+    """A parameter that callers give differently, that captured code looks at and that the key was not made of."""
+    for enter in enclosing(region, begin):
+        for name, value in enter.given.items():
+            if not scalar(value) or covers(store.key, name, value) or not varies(region, enter, name):
+                continue
+            fact = frozen(region, name, value)
+            if fact is not None:
+                return name, fact
+    return None
+
+
+def enclosing(region: Region, begin: CaptureBegin) -> list[Enter]:
+    """The calls that are under way at the capture, innermost first."""
+    found: list[Enter] = []
+    depth = len(begin.chain)
+    for fact in reversed([f for f in region.before if isinstance(f, Enter)]):
+        if len(fact.chain) == depth - len(found) and queries.inside(begin, fact):
+            found.append(fact)
+    return found
+
+
+def covers(key: Value | None, name: str, value: Value) -> bool:
+    if any(place.name == name for place in all_origins(key)):
+        return True
+    parts = [key, *(key.items if isinstance(key, Sequence) else ())]
+    return any(part is value for part in parts)
+
+
+def varies(region: Region, enter: Enter, name: str) -> bool:
+    seen = {identity(f.given[name]) for f in region.life if isinstance(f, Enter) and f.name == enter.name and name in f.given}
+    return len(seen) > 1
+
+
+def identity(value: Value) -> object:
+    if isinstance(value, Const):
+        return type(value.value).__name__, repr(value.value)
+    if isinstance(value, Sequence):
+        return tuple(identity(i) for i in value.items)
+    return value.symbol if isinstance(value, Host) and value.symbol else id(value)
+
+
+def frozen(region: Region, name: str, value: Value) -> Fact | None:
+    """The first captured fact that looks at the parameter."""
     for fact in region.captured:
         values: list[Value] = []
-        if isinstance(fact, Enter) and len(fact.chain) == region.depth + 1:
-            values = [*fact.args, *fact.kwargs.values()]
-        elif isinstance(fact, (Branch, Truth)):
+        if isinstance(fact, Enter):
+            values = list(fact.given.values())
+        elif isinstance(fact, (Branch, Truth, Iterate)):
             values = [fact.value]
         elif isinstance(fact, Index):
             values = [fact.index]
         elif isinstance(fact, Op):
             values = [*fact.args, *fact.kwargs.values()]
-        for value in values:
-            parts = value.items if isinstance(value, Sequence) else [value]
-            for part in parts:
-                for option in options(part):
-                    if isinstance(option, (Const, Host)) and option.place is not None and option.place.kind == "local":
-                        yield option.place.name, option, fact
+        if any(v is value or any(p.name == name and p.kind == "local" for p in all_origins(v)) for v in values):
+            return fact
+    return None
 
 
-def varies(region: Region, places: frozenset[Place], value: Value) -> bool:
-    """True if a caller gives the value: one that is a parameter, passed differently in different calls."""
-    seen: set[object] = set()
-    for fact in region.life:
-        if isinstance(fact, Enter) and fact.region is None:
-            for given in (*fact.args, *fact.kwargs.values()):
-                for option in options(given):
-                    if isinstance(option, (Const, Host)) and _parameter(fact, option, places):
-                        seen.add(_identity(option))
-    return len(seen) > 1
-
-
-def _parameter(enter: Enter, value: Value, places: frozenset[Place]) -> bool:
-    return bool(origins(value) & places)
-
-
-def _identity(value: Value) -> object:
-    if isinstance(value, Const):
-        return type(value.value).__name__, repr(value.value)
-    return value.symbol if isinstance(value, Host) and value.symbol else id(value)
-
-
-def narrower(region: Region, store: Keep, key: frozenset[Place]) -> Iterator[Problem]:
+def narrower(region: Region, store: Keep) -> Iterator[Problem]:
     """A buffer that the graph reads, in a table with fewer parts to its key than the graph's own."""
-    width = parts(store.key)
+    width, key = parts(store.key), all_origins(store.key)
     for fact in region.before:
         if not (isinstance(fact, Keep) and fact.how == "setitem" and fact.key is not None and fact.region is None):
             continue
@@ -116,6 +139,43 @@ def narrower(region: Region, store: Keep, key: frozenset[Place]) -> Iterator[Pro
                 )
                 yield Problem(fact.at, message, (Note(store.at, "the graph has the full key here"), *region.way(region.inputs[next(iter(buffers))]))[:5], function=fact.function)
                 return
+
+
+def one_layout(region: Region, store: Keep) -> Iterator[Problem]:
+    """All graphs hold one value of an argument, and a lookup by size sends every value to them."""
+    captured = {f.name: f for f in region.captured if isinstance(f, Enter) and len(f.chain) == region.depth + 1}
+    for replay in region.after:
+        if not isinstance(replay, Replay) or region not in replay.replayed:
+            continue
+        past = list(queries.start_of_call(region, replay))
+        entered = next((f for f in past if isinstance(f, Enter) and len(f.chain) == len(replay.chain)), None)
+        if entered is None or entered.name == store.function:
+            continue
+        lookup = next((f for f in past if isinstance(f, Bind) and f.value is not None and queries.held_graphs(f.value)), None)
+        choices = [f for f in past if isinstance(f, Branch) and len(f.chain) == len(replay.chain)]
+        if lookup is None or any("None" not in c.text and " in " not in c.text for c in choices):
+            continue
+        for fact in region.after:
+            same = captured.get(fact.name) if isinstance(fact, Enter) and fact.region is None else None
+            if same is None or not isinstance(fact, Enter) or fact.chain[: len(replay.chain)] != replay.chain:
+                continue
+            for name, value in fact.given.items():
+                held = same.given.get(name)
+                if held is not None and scalar(held) and scalar(value) and fixed(held) and identity(held) != identity(value):
+                    message = (
+                        f"every graph was captured for one value of `{name}`, and this lookup sends all others to them: "
+                        f"ask for `{name}` before the lookup, or put it into the key"
+                    )
+                    notes = (Note(same.at, f"captured with `{name}` fixed"), Note(replay.at, "replayed here"))
+                    yield Problem(lookup.at, message, notes, function=lookup.function)
+                    return
+
+
+def fixed(value: Value) -> bool:
+    """Written out where the capture is made."""
+    if isinstance(value, Sequence):
+        return all(isinstance(i, Const) for i in value.items)
+    return isinstance(value, Const) and not all_origins(value) - {value.place}
 
 
 def parts(key: Value | None) -> int:

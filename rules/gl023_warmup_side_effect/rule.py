@@ -142,6 +142,8 @@ def placeholder(region: Region, inputs: set[Storage], until: int, more: tuple[st
         if not history:
             return None
         for fact in history:
+            if isinstance(fact, Op) and fact.name.endswith("_"):
+                continue  # its Write says the same
             constant = isinstance(fact, Op) and fact.name.endswith((*CONSTANT, *more))
             constant = constant or isinstance(fact, Op) and fact.name.endswith((".cuda", ".to", ".requires_grad_"))
             constant = constant or isinstance(fact, Write) and _constant_write(fact)

@@ -41,6 +41,8 @@ def check(region: Region) -> Iterator[Problem]:
         if isinstance(fact, Bind):
             if any(g in mine for g in queries.held_graphs(fact.value)):
                 held.add(fact.place)
+            elif fact.place.name == "*" and fact.value is None:
+                held = {p for p in held if p.owner != fact.place.owner}
             else:
                 held.discard(fact.place)
         elif isinstance(fact, Leave):
