@@ -9,7 +9,7 @@ from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Index, Itera
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Host, Mapping, Place, Sequence, Value, options, origins
+from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Value, options, origins
 
 
 @rule("GL022", "graph-key", "error", "a graph is cached under a key that omits something the capture froze")
@@ -18,8 +18,10 @@ def check(region: Region) -> Iterator[Problem]:
         return
     begin = queries.begin_fact(region)
     store = stored(region)
-    if begin is None or store is None or not all_origins(store.key):
+    if begin is None or store is None or store.key is None:
         return
+    if isinstance(store.key, Const) and isinstance(store.key.value, str) and not all_origins(store.key):
+        return  # a slot with a name, not a table that is looked up
     found = omitted(region, begin, store)
     if found is not None:
         name, fact = found
@@ -151,24 +153,44 @@ def one_layout(region: Region, store: Keep) -> Iterator[Problem]:
         entered = next((f for f in past if isinstance(f, Enter) and len(f.chain) == len(replay.chain)), None)
         if entered is None or entered.name == store.function:
             continue
-        lookup = next((f for f in past if isinstance(f, Bind) and f.value is not None and queries.held_graphs(f.value)), None)
+        lookup = next((f for f in reversed(past) if isinstance(f, Bind) and queries.held_graphs(f.value)), None)
         choices = [f for f in past if isinstance(f, Branch) and len(f.chain) == len(replay.chain)]
         if lookup is None or any("None" not in c.text and " in " not in c.text for c in choices):
             continue
-        for fact in region.after:
-            same = captured.get(fact.name) if isinstance(fact, Enter) and fact.region is None else None
-            if same is None or not isinstance(fact, Enter) or fact.chain[: len(replay.chain)] != replay.chain:
+        for name, first, value in sent_along(region, entered, captured):
+            message = (
+                f"every graph was captured for one value of `{name}`, and this lookup sends all others to them: "
+                f"ask for `{name}` before the lookup, or put it into the key"
+            )
+            notes = (Note(first.at, f"captured with `{name}` fixed"), Note(replay.at, "replayed here"))
+            yield Problem(lookup.at, message, notes, function=lookup.function)
+            return
+
+
+def sent_along(region: Region, entered: Enter, captured: dict[str, Enter]) -> Iterator[tuple[str, Enter, Value]]:
+    """Arguments that the capture fixed, that eager calls of the same code vary, and that `entered` was given too."""
+    for fact in region.life:
+        same = captured.get(fact.name) if isinstance(fact, Enter) and fact.region is None else None
+        if same is None or not isinstance(fact, Enter):
+            continue
+        for name, value in fact.given.items():
+            held = same.given.get(name)
+            if held is None or not scalar(held) or not scalar(value) or not fixed(held) or identity(held) == identity(value):
                 continue
-            for name, value in fact.given.items():
-                held = same.given.get(name)
-                if held is not None and scalar(held) and scalar(value) and fixed(held) and identity(held) != identity(value):
-                    message = (
-                        f"every graph was captured for one value of `{name}`, and this lookup sends all others to them: "
-                        f"ask for `{name}` before the lookup, or put it into the key"
-                    )
-                    notes = (Note(same.at, f"captured with `{name}` fixed"), Note(replay.at, "replayed here"))
-                    yield Problem(lookup.at, message, notes, function=lookup.function)
-                    return
+            if any(given_too(name, value, e) for e in region.life if isinstance(e, Enter) and e.name == entered.name):
+                yield name, same, value
+
+
+def given_too(name: str, value: Value, enter: Enter) -> bool:
+    """True if a call gets `value`: under the same name, or inside one of its arguments."""
+    for other, given in enter.given.items():
+        if other == "self":
+            continue
+        if given is value or (other == name and identity(given) == identity(value)):
+            return True
+        if isinstance(given, Instance) and any(v is value for v in given.attrs.values()):
+            return True
+    return False
 
 
 def fixed(value: Value) -> bool:
