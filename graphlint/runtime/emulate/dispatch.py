@@ -22,6 +22,10 @@ _HIDDEN_WRITES = {
     "aten::cudnn_batch_norm": (3, 4),
     "aten::miopen_batch_norm": (3, 4),
 }
+#: Made by torch's own C++ code for its inputs' device, unless Python called the factory itself.
+_FACTORIES = frozenset(
+    f"aten::{n}" for n in "scalar_tensor full ones zeros empty arange linspace eye empty_strided tril_indices".split()
+)
 _MUTATES: dict[Any, tuple[tuple[int, str], ...]] = {}
 
 
@@ -71,11 +75,16 @@ class DeviceMode(TorchDispatchMode):
         target = machine.target
         if not held and target is None:
             out = func(*args, **kwargs)
-            if func is aten.scalar_tensor.default:
-                machine.number(out)
+            if not machine.explicit and (
+                func._schema.name in _FACTORIES if not given else all(machine.is_number(t) for t in given)
+            ):
+                for t in flat(out):
+                    machine.number(t)
             return out
         if machine.poisoned and held:
             self._check_poison(held)
+        if machine.stale and held:
+            self._check_stale(held)
         name = func._schema.name
         line = machine.current_stream().line
         capture = line.capture
@@ -174,9 +183,17 @@ class DeviceMode(TorchDispatchMode):
 
     def _check_poison(self, held: list[Tensor]) -> None:
         for t in held:
-            text = self.machine.poisoned.get(_storage_of(t).data_ptr())
-            if text is not None:
-                self.machine.refuse("overwritten", "access", text, invalidates=False)
+            known = self.machine.poisoned.get(_storage_of(t)._cdata)
+            if known is not None:
+                self.machine.note("poisoned-access", site=known[1])
+                self.machine.refuse("overwritten", "access", known[0], invalidates=False)
+
+    def _check_stale(self, held: list[Tensor]) -> None:
+        machine = self.machine
+        for t in held:
+            known = machine.stale.get(id(t))
+            if known is not None and known[0]() is t:
+                machine.note("compile-stale-read", site=known[1])
 
     def _log(
         self, name: str, args: Any, kwargs: Any, held: Any, changes: Any, fresh: set[int], graph: int, stream: int

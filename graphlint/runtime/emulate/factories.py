@@ -33,15 +33,23 @@ def _plain(machine: Machine, raw: Callable[..., Any]) -> Callable[..., Any]:
         device = given if given is not None else default_device()
         pin = kwargs.pop("pin_memory", False)
         if device is None:
-            out = raw(*args, **kwargs)
+            machine.explicit += 1
+            try:
+                out = raw(*args, **kwargs)
+            finally:
+                machine.explicit -= 1
         elif is_cuda_device(device):
             if given is not None or not any(isinstance(a, torch.Tensor) for a in args):
                 kwargs["device"] = "cpu"
             with machine.towards("cuda"):
                 return raw(*args, **kwargs)
         else:
-            with machine.towards("cpu" if torch.device(device).type == "cpu" else None):
-                out = raw(*args, **kwargs)
+            machine.explicit += 1
+            try:
+                with machine.towards("cpu" if torch.device(device).type == "cpu" else None):
+                    out = raw(*args, **kwargs)
+            finally:
+                machine.explicit -= 1
         if pin:
             machine.note("pinned-allocation", machine.capture.number if machine.capture else None)
             machine.pin(out)
@@ -112,3 +120,17 @@ def one_hot(machine: Machine, raw: Callable[..., Tensor]) -> Callable[..., Tenso
         return (tensor.unsqueeze(-1) == lanes).to(torch.int64)
 
     return make
+
+
+def following(machine: Machine, raw: Callable[..., Any]) -> Callable[..., Any]:
+    """For functions whose C++ code makes new tensors on the device of their inputs."""
+
+    @functools.wraps(raw)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = torch.utils._pytree.tree_leaves((args, kwargs))
+        if not any(isinstance(t, torch.Tensor) and machine.holds(t) for t in given):
+            return raw(*args, **kwargs)
+        with machine.towards("cuda"):
+            return raw(*args, **kwargs)
+
+    return run

@@ -15,6 +15,7 @@ import torch.cuda.memory
 import torch.cuda.random
 import torch.cuda.streams
 import torch.nn.functional
+import torch.nn.utils.rnn
 
 from graphlint.runtime.emulate import autograd, compiled, cuda_api, factories, graph, machine, methods, rng
 from graphlint.runtime.emulate.dispatch import DeviceMode
@@ -22,6 +23,12 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.streams import Event, Stream
 
 _MISSING = object()
+#: Their C++ code makes new tensors where their inputs lie.
+_FOLLOWING = (
+    (torch, "block_diag cov corrcoef stft istft vander combinations cartesian_prod gradient trapezoid bartlett_window"),
+    (torch.nn.functional, "scaled_dot_product_attention affine_grid embedding_bag pad interpolate"),
+    (torch.nn.utils.rnn, "pad_sequence pad_packed_sequence"),
+)
 
 
 class Patches:
@@ -108,6 +115,10 @@ def _apply(device: Machine, patches: Patches) -> None:
         patches.set(torch, name, value)
     hot = factories.one_hot(device, torch.nn.functional.one_hot)
     patches.set(torch.nn.functional, "one_hot", hot)
+    for owner, names in _FOLLOWING:
+        for name in names.split():
+            if hasattr(owner, name):
+                patches.set(owner, name, factories.following(device, getattr(owner, name)))
     for name, value in autograd.patches(device).items():
         patches.set(torch.autograd, name, value)
     functions = cuda_api.cuda(device)

@@ -46,10 +46,16 @@ class Machine:
         self.pending: list[Any] = []
         self.events: list[events.Event] = []
         self.order = 0
-        self.poisoned: dict[int, str] = {}
+        self.poisoned: dict[int, tuple[str, events.Stack]] = {}
+        """Outputs that a compiled function took back, by their storage; touching one raises."""
+        self.stale: dict[int, tuple[weakref.ref[Any], events.Stack]] = {}
+        """Outputs of compiled functions whose memory a later call took, by the tensor's id."""
+        self.trees: Any = None
         self.broken: str | None = None
         self.libraries: set[tuple[str, bool]] = set()
         self.pinned: dict[int, weakref.ref[Any]] = {}
+        self.explicit = 0
+        """Python itself called a factory and meant the CPU."""
         self.numbers: dict[int, weakref.ref[Any]] = {}
         self.stream_changes: list[tuple[int, int]] = []
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -234,7 +240,6 @@ class Machine:
             self.owners.pop(start, None)
             for watcher in self.on_free:
                 watcher(block)
-            self.poisoned.pop(start, None)
             self.births.pop(start, None)
             self.arena.release(block)
 
@@ -281,13 +286,19 @@ class Machine:
         return tensor
 
     def number(self, tensor: Tensor) -> None:
-        """Notes a scalar that torch itself made of a Python number: on the GPU it would be a fill."""
+        """Notes a tensor that torch's own C++ code made; on the GPU it would have been made there."""
         storage = _storage_of(tensor)
         key = storage._cdata
         self.numbers[key] = weakref.ref(storage, lambda _, key=key: self.numbers.pop(key, None))
 
     def is_number(self, tensor: Tensor) -> bool:
         return _storage_of(tensor)._cdata in self.numbers
+
+    def poison(self, storage: Any, text: str, site: events.Stack) -> None:
+        """Touching a tensor over `storage` raises from now on."""
+        key = storage._cdata
+        self.poisoned[key] = (text, site)
+        weakref.finalize(storage, self.poisoned.pop, key, None)
 
     def use_library(self, name: str, error: str) -> None:
         """The first use of a CUDA library in a thread sets it up, which a capture does not allow."""

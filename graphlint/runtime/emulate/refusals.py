@@ -112,7 +112,7 @@ def _index(machine: Machine, name: str, args: Any) -> None:
     places = [i for i in args[1] if i is not None]
     value = args[2] if len(args) > 2 else None
     masked = any(i.dtype in (torch.bool, torch.uint8) for i in places)
-    if any(not machine.holds(i) for i in places):
+    if any(not machine.holds(i) and not machine.is_number(i) for i in places):
         machine.refuse("host-copy", "index", texts.HOST_COPY, name)
         return
     if masked:
@@ -132,6 +132,8 @@ def _copy(machine: Machine, name: str, args: Any, kwargs: dict[str, Any], given:
     from_device = machine.holds(source)
     if to_device == from_device or source.numel() == 0:
         return
+    if machine.is_number(source):
+        return
     host = source if to_device else (args[0] if name == "aten::copy_" else None)
     quick = bool(kwargs.get("non_blocking") or (name == "aten::copy_" and len(args) > 2 and args[2]))
     pinned = host is not None and machine.is_pinned(host)
@@ -146,5 +148,5 @@ def _copy(machine: Machine, name: str, args: Any, kwargs: dict[str, Any], given:
 
 def _same_device(machine: Machine, name: str, given: list[Tensor]) -> None:
     sized = [t for t in given if t.dim() > 0]
-    if any(machine.holds(t) for t in sized) and any(not machine.holds(t) for t in sized):
+    if any(machine.holds(t) for t in sized) and any(not machine.holds(t) and not machine.is_number(t) for t in sized):
         raise RuntimeError(f"{texts.OTHER_DEVICE} (when checking argument in method wrapper_CUDA_{name[6:]})")
