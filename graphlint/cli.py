@@ -35,6 +35,10 @@ _HIDDEN = {"rule"}
 _NEEDS = {"trace": ("torch", "trace"), "lsp": ("pygls", "lsp")}
 
 
+class ClosedPipe(Exception):
+    """The reader of standard output went away. Not an OSError: click would end that with 1, "findings"."""
+
+
 class Group(click.Group):
     """Loads a command when it is called; anything that is no command is a path for `check`."""
 
@@ -112,7 +116,7 @@ def guarded(run: Callable[[], int]) -> int:
     except (KeyboardInterrupt, click.Abort):
         say("interrupted")
         return 130
-    except BrokenPipeError:
+    except (ClosedPipe, BrokenPipeError):
         return closed_pipe()
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -126,9 +130,6 @@ def guarded(run: Callable[[], int]) -> int:
         say(f"error: {error}")
         return 2
     except SystemExit as stop:
-        # click turns a closed pipe into SystemExit(1), which would read as "findings".
-        if isinstance(stop.__context__, BrokenPipeError):
-            return closed_pipe()
         return stop.code if isinstance(stop.code, int) else 2
     except MemoryError:
         say("error: out of memory")

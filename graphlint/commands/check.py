@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphlint import __version__
-from graphlint.cli import say
+from graphlint.cli import ClosedPipe, say
 from graphlint.config import Config, ConfigError, check_rule_names, load, read_version, selected
 from graphlint.engine import Report
 from graphlint.finding import SEVERITIES
@@ -165,9 +165,9 @@ class Run:
                 if not options["quiet"]:
                     say(f"{count} would be fixed" if count else "nothing to fix")
                 return 0 if options["exit_zero"] or not count else 1
-            report, fixed, text = fix_all(report, self)
-            if text is not None:
-                emit(text)
+            report, fixed, fixed_stdin = fix_all(report, self)
+            if fixed_stdin is not None:
+                emit(fixed_stdin)
                 return self.status(report)
         report, known = self._baselined(report)
         self.show(report, fixed, known)
@@ -349,11 +349,14 @@ def emit(text: str) -> None:
         return
     stream = sys.stdout
     try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        raise ClosedPipe from None
 
 
 def write_report(path: str, text: str) -> None:
