@@ -533,6 +533,9 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
         value = m.eval(node.element)
         if isinstance(result, Mapping):
             key = m.eval(node.key) if node.key is not None else Unknown()
+            if isinstance(value, Tensor):
+                text = spelled(node.element)
+                m.emit(Keep, node.element.span, container=result, value=value, how="collect", text=text, key=key)
             if isinstance(key, Const) and key.value.__hash__ is not None:
                 result.items[key.value] = value
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphlint.fact import HostRead, Op
+from graphlint.fact import HostRead, Keep, Op
 from graphlint.interp import attributes, capture, subscripts, torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import wanted_device
@@ -325,6 +325,9 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         return Host("other") if name in ("item", "sum", "max", "min", "mean") else receiver
     if kind in ("random.Random", "numpy.random.Generator"):
         return Host("random")
+    if name in ("put", "put_nowait", "appendleft") and args and kind.startswith(("queue.", "multiprocessing.", "asyncio.")):
+        m.emit(Keep, span, container=receiver, value=args[0], how="put", text=f"{kind}.{name}")
+        return Const(None)
     if kind.startswith("threading.") or kind.startswith("concurrent."):
         return _thread(m, receiver, name, args, kwargs, span)
     if isinstance(receiver.cls, ClassValue) and name in ("__init__", "__post_init__", "__init_subclass__"):

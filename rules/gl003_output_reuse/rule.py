@@ -21,7 +21,8 @@ def check(region: Region) -> Iterator[Problem]:
     if not replays:
         return
     seen: set[Location] = set()
-    for fact, what in [*kept(region, replays), *together(region, replays), *read_late(region, replays)]:
+    found = [*kept(region, replays), *together(region, replays), *read_late(region, replays)]
+    for fact, what in found or gathered(region, replays):
         if fact.at not in seen:
             seen.add(fact.at)
             message = f"{what} the graph's own output: the next replay overwrites it; `.clone()` it after each replay"
@@ -29,10 +30,13 @@ def check(region: Region) -> Iterator[Problem]:
 
 
 def notes(region: Region, fact: Fact, replays: list[Replay]) -> tuple[Note, ...]:
-    handed = [
+    handed: list[Fact] = [
         f
         for f in region.after
-        if isinstance(f, Return) and f.order < fact.order and f.region is None and queries.static_outputs(region, f.value)
+        if (isinstance(f, Return) or (isinstance(f, Keep) and f.how == "yield"))
+        and f.order < fact.order
+        and f.region is None
+        and queries.static_outputs(region, f.value)
     ]
     found = [Note(region.at, "captured here")]
     if handed:
@@ -50,11 +54,38 @@ def kept(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
     for fact in region.after:
         if not isinstance(fact, Keep) or fact.region is not None or not outputs(region, fact.value):
             continue
-        if fact.how == "yield" or queries.held_graphs(fact.value):
+        if fact.how == "yield" or queries.held_graphs(fact.value) or one_by_one(region, fact):
             continue
         past = [r for r in replays if r.order < fact.order]
         if past and _again(region, fact, replays):
             yield fact, "collects"
+
+
+def one_by_one(region: Region, fact: Keep) -> bool:
+    """True for a generator whose items are used up as they come."""
+    container = fact.container
+    if not (isinstance(container, Sequence) and container.kind == "generator"):
+        return False
+    for later in region.after:
+        if later.order > fact.order:
+            value = later.value if isinstance(later, (Bind, Return)) else None
+            values = [*queries.operands(later), *([value] if value is not None else [])]
+            for other in values:
+                if isinstance(other, Sequence) and other.kind != "generator" and any(i is j for i in other.items for j in container.items):
+                    return False
+    return True
+
+
+def gathered(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
+    """A list of several results of one graph that was not seen to grow: `list(results)`."""
+    for fact in region.after:
+        value = fact.value if isinstance(fact, Bind) and fact.region is None else None
+        if isinstance(value, Sequence) and value.kind in ("list", "tuple", "deque") and not queries.held_graphs(value):
+            mine = [i.storage for i in value.items if isinstance(i, Tensor) and outputs(region, i)]
+            ran = sum(r.order < fact.order for r in replays)
+            if len(mine) > len(set(mine)) and ran > 1:
+                yield fact, "collects"
+                return
 
 
 def _again(region: Region, fact: Keep, replays: list[Replay]) -> bool:
@@ -62,7 +93,9 @@ def _again(region: Region, fact: Keep, replays: list[Replay]) -> bool:
     fresh = [
         f
         for f in region.after
-        if isinstance(f, Bind) and f.value is not None and any(o is c for o in options(f.value) for c in options(fact.container))
+        if isinstance(f, Bind)
+        and f.value is not None
+        and any(o is c for o in options(f.value) for c in options(fact.container))
     ]
     loops = {loop for loop, _ in fact.loops}
     if fresh:
@@ -119,7 +152,12 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
         if isinstance(fact, Bind):
             stale.pop(fact.place, None)
             held.pop(fact.place, None)
-            if last is not None and fact.value is not None and outputs(region, fact.value) and not queries.held_graphs(fact.value):
+            if (
+                last is not None
+                and fact.value is not None
+                and outputs(region, fact.value)
+                and not queries.held_graphs(fact.value)
+            ):
                 if _result_of_call(fact, last) or _copied_name(region, fact, last):
                     held[fact.place] = fact
 
@@ -127,7 +165,9 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
 def _result_of_call(bind: Bind, replay: Replay) -> bool:
     """`y = step(x)`: the replay ran inside the expression that is bound."""
     depth = len(bind.chain)
-    return len(replay.chain) > depth and replay.chain[:depth] == bind.chain and replay.chain[depth].at.line == bind.at.line
+    return (
+        len(replay.chain) > depth and replay.chain[:depth] == bind.chain and replay.chain[depth].at.line == bind.at.line
+    )
 
 
 def _copied_name(region: Region, bind: Bind, replay: Replay) -> bool:
