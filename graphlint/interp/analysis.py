@@ -211,6 +211,8 @@ class _Run:
             bound: list[Value] = []
             for cls in concrete:
                 made = m.run_frame(scope, lambda c=cls: m.abstract_instance(c))
+                if isinstance(made, Instance):
+                    m.run_frame(scope, lambda i=made: m.build(i, EXPLORE_BUDGET // 2))
                 found = m.names.class_attribute(m, cls, parts[-1])
                 if found is not None and isinstance(found[0], FunctionValue):
                     bound.append(BoundMethod(receiver=made, function=found[0]))

@@ -111,11 +111,17 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
         return Mapping(items=dict(value.attrs.items()), rest=Unknown())
     if isinstance(value.cls, ClassValue):
         found = m.names.class_attribute(m, value.cls, name)
+        if found is not None and not isinstance(found[0], FunctionValue) and value.id in m.pending:
+            m.build(value)
+            if name in value.attrs:
+                return m.at_place(value.attrs[name], place)
         if found is not None:
             bound = bind_to(m, found[0], value, found[1], span)
             if isinstance(bound, (Const, Tensor, Host, Unknown, Union)):
                 return m.at_place(bound, Place(found[1].id, name, "attribute"))
             return bound
+        if value.id in m.pending and m.build(value) and name in value.attrs:
+            return m.at_place(value.attrs[name], place)
         if name == "training" and m.names.is_module_class(m, value.cls):
             return m.at_place(Const(True), place)
         if name in MODULE_METHODS and value.cls.external_bases:

@@ -62,7 +62,8 @@ def call_external(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
         return capture.compile_(m, args, kwargs, span)
     clean = {k: v for k, v in kwargs.items() if k != "*"}
     if name.startswith("torch."):
-        return _torch(m, name, args, clean, span, text)
+        # `AdamW(params, **options)`: the "*" tells that options were given which are not known
+        return _torch(m, name, args, kwargs if name.startswith("torch.optim.") else clean, span, text)
     handled = standard.call_standard(m, name, args, clean, span, text)
     if handled is not None:
         return handled

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Fact)
 V = TypeVar("V")
-_MISSING = Unknown("missing")
+ABSTRACT_BUDGET = 3_000
 Journal = list[tuple[dict[Any, Value], Any, "Value | None"]]
 Delta = dict[tuple[int, Any], tuple[dict[Any, Value], Any, "Value | None"]]
 
@@ -108,6 +108,7 @@ class Machine:
         self.complete = False
         self.instances: list[Instance] = []
         self.abstract: dict[int, Instance] = {}
+        self.pending: dict[int, Instance] = {}
         self.path = ""
         self.made: list[Instance] = []
         self.annotations: dict[int, dict[str, tree.Expr]] = {}
@@ -498,7 +499,7 @@ class Machine:
         return None
 
     def abstract_instance(self, cls: ClassValue) -> Value:
-        """An object of `cls` that nobody was seen to make: built once a root, by its own `__init__`."""
+        """An object of `cls` that nobody was seen to make: one a root, built by its own `__init__` when it is needed."""
         self.names.load(self, cls)
         if cls.id in self.abstract:
             return self.abstract[cls.id]
@@ -506,17 +507,35 @@ class Machine:
             return Host(kind="enum")
         instance = Instance(cls=cls, complete=False)
         self.abstract[cls.id] = instance
+        self.pending[instance.id] = instance
+        self.made.append(instance)
+        return instance
+
+    def build(self, instance: Instance, ticks: int = ABSTRACT_BUDGET) -> bool:
+        """Builds an abstract instance when an attribute of it is first asked for; False if there was nothing to do.
+
+        What its `__init__` does beyond `ticks` is left out: one object must not use up the whole root's work.
+        """
+        if self.pending.pop(instance.id, None) is None or not isinstance(instance.cls, ClassValue):
+            return False
+        cls = instance.cls
         found = self.names.class_attribute(self, cls, "__init__")
-        span = cls.node.span
-        if len(self.abstract) <= 40 and len(self.stack) < 30:
+        limit, depth = self.budget, len(self.stack)
+        self.budget = min(self.budget, self.ticks + ticks)
+        try:
             with self.quiet():
                 self.path = str(cls.module.path)
                 if found is not None and isinstance(found[0], FunctionValue):
-                    calls.call_function(self, found[0], (instance,), {"*": Unknown()}, span)
+                    calls.call_function(self, found[0], (instance,), {"*": Unknown()}, cls.node.span)
                 elif cls.dataclass:
-                    calls._fields(self, cls, instance, (), {}, span)
-        self.made.append(instance)
-        return instance
+                    calls._fields(self, cls, instance, (), {}, cls.node.span)
+        except BudgetSpent:
+            if self.ticks > limit:
+                raise
+            del self.stack[depth:]
+        finally:
+            self.budget = limit
+        return True
 
     def set_external(self, target: External, name: str, value: Value, span: Span) -> None:
         """`torch._inductor.config.triton.cudagraphs = True` and other switches."""
