@@ -69,6 +69,8 @@ def _spell(node: tree.Expr) -> str:
             return f"{_spell(left)} {op} {_spell(right)}"
         case tree.UnaryOp(op=op, operand=operand):
             return f"{op}{' ' if op == 'not' else ''}{_spell(operand)}"
+        case tree.BoolOp(op=op, values=values):
+            return f" {op} ".join(_spell(v) for v in values)
         case tree.Compare(left=left, ops=ops, comparators=comparators):
             return _spell(left) + "".join(f" {o} {_spell(c)}" for o, c in zip(ops, comparators, strict=False))
         case tree.FString():
@@ -409,7 +411,8 @@ def _compare(m: Machine, node: tree.Compare) -> Value:
 def compare(m: Machine, op: str, left: Value, right: Value, node: tree.Compare) -> Value:
     if op in ("is", "is not"):
         known = _identical(left, right)
-        return Host(kind="bool") if known is None else Const(known == (op == "is"))
+        inputs = origins(left) | origins(right)
+        return Host(kind="bool", inputs=inputs) if known is None else Const(known == (op == "is"), inputs)
     if op in ("in", "not in"):
         return _contains(m, op, left, right, node)
     if isinstance(left, Tensor) or isinstance(right, Tensor):
@@ -548,6 +551,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
     clause = node.clauses[depth]
     source = m.eval(clause.iter)
     items, exact = subscripts.iterate(m, source, clause.iter)
+    items = m.rounds(items, exact)
     m.loop_ids += 1
     loop = m.loop_ids
     saved = m.loops

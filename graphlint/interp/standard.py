@@ -330,6 +330,9 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         return Const(None)
     if kind.startswith("threading.") or kind.startswith("concurrent."):
         return _thread(m, receiver, name, args, kwargs, span)
+    if isinstance(receiver.cls, ClassValue) and name == "start" and "threading.Thread" in receiver.cls.external_bases:
+        run = attributes.find_method(m, receiver, "run")
+        return m.call(run, (), {}, span, "run") if run is not None else Const(None)
     if isinstance(receiver.cls, ClassValue) and name in ("__init__", "__post_init__", "__init_subclass__"):
         return Const(None)
     return Unknown(f"{name}()")

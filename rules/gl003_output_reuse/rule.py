@@ -30,10 +30,11 @@ def check(region: Region) -> Iterator[Problem]:
 
 
 def notes(region: Region, fact: Fact, replays: list[Replay]) -> tuple[Note, ...]:
-    handed: list[Fact] = [
+    handed = [
         f
         for f in region.after
-        if (isinstance(f, Return) or (isinstance(f, Keep) and f.how == "yield"))
+        if isinstance(f, (Return, Keep))
+        and (isinstance(f, Return) or f.how == "yield")
         and f.order < fact.order
         and f.region is None
         and queries.static_outputs(region, f.value)
@@ -151,15 +152,13 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
                 yield stale.pop(place), "keeps"
         if isinstance(fact, Bind):
             stale.pop(fact.place, None)
+            source = fact.value.place if isinstance(fact.value, Tensor) else None
+            second = source is not None and source in held and source != fact.place
             held.pop(fact.place, None)
-            if (
-                last is not None
-                and fact.value is not None
-                and outputs(region, fact.value)
-                and not queries.held_graphs(fact.value)
-            ):
-                if _result_of_call(fact, last) or _copied_name(region, fact, last):
-                    held[fact.place] = fact
+            if last is None or not outputs(region, fact.value) or queries.held_graphs(fact.value):
+                continue
+            if second or _result_of_call(fact, last) or _copied_name(region, fact, last):
+                held[fact.place] = fact
 
 
 def _result_of_call(bind: Bind, replay: Replay) -> bool:

@@ -11,7 +11,11 @@ from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.value import Const, Instance, options, tensors
 
-LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "torchdata.stateful_dataloader.StatefulDataLoader")
+LOADERS = (
+    "torch.utils.data.DataLoader",
+    "torch.utils.data.dataloader.DataLoader",
+    "torchdata.stateful_dataloader.StatefulDataLoader",
+)
 STARTS = ("threading.Thread.start", "threading.Timer.start", ".submit")
 ENDS = (".join", ".result", ".shutdown", ".exception")
 
@@ -21,7 +25,7 @@ def check(region: Region) -> Iterator[Problem]:
     begin = queries.begin_fact(region)
     mode = region.options.get("capture_error_mode")
     own = isinstance(mode, Const) and mode.value in ("thread_local", "relaxed")
-    if begin is None or region.kind == "compile" or mode is not None and not isinstance(mode, Const):
+    if begin is None or region.kind == "compile" or (mode is not None and not isinstance(mode, Const)):
         return
     if not own:
         yield from loaders(region, begin)
@@ -36,7 +40,9 @@ def loaders(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
                 "captured while a loader with `pin_memory=True` is being iterated: its pinning thread calls CUDA, which "
                 'breaks a capture in "global" mode now and then; capture before the loop'
             )
-            yield Problem(region.at, message, (Note(fact.at, "iterated here"), *region.way(begin))[:5], function=region.function)
+            yield Problem(
+                region.at, message, (Note(fact.at, "iterated here"), *region.way(begin))[:5], function=region.function
+            )
             return
 
 
@@ -65,7 +71,7 @@ def workers(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     for fact in region.before:
         if not isinstance(fact, Op):
             continue
-        if fact.name.endswith(STARTS) and _uses_cuda(region, fact):
+        if starts(fact) and _uses_cuda(region, fact):
             running[_key(fact)] = fact
         elif fact.name.endswith(ENDS):
             if fact.name.endswith(".shutdown"):
@@ -80,8 +86,18 @@ def workers(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
                 'captured in "global" mode while another thread may call CUDA, which breaks the capture now and then: wait '
                 'for the thread first, or pass `capture_error_mode="thread_local"`'
             )
-            yield Problem(region.at, message, (Note(fact.at, "started here"), *region.way(begin))[:5], function=region.function)
+            yield Problem(
+                region.at, message, (Note(fact.at, "started here"), *region.way(begin))[:5], function=region.function
+            )
             return
+
+
+def starts(fact: Op) -> bool:
+    """True if `fact` starts a thread or hands a job to an executor."""
+    if fact.name.endswith(STARTS):
+        return True
+    bases = getattr(fact.receiver.cls, "external_bases", ()) if isinstance(fact.receiver, Instance) else ()
+    return fact.name.endswith(".start") and "threading.Thread" in bases
 
 
 def _key(fact: Op) -> int:
@@ -97,22 +113,30 @@ def _uses_cuda(region: Region, start: Op) -> bool:
             values = [fact.value] if isinstance(fact, HostRead) else queries.operands(fact)
             made = queries.result(fact)
             if isinstance(fact, (HostRead, Op, Operator, Write)):
-                if any(t.device == "cuda" for v in (*values, *([made] if made is not None else [])) for t in tensors(v, 1)):
+                if any(
+                    t.device == "cuda" for v in (*values, *([made] if made is not None else [])) for t in tensors(v, 1)
+                ):
                     return True
     return False
 
 
 def captured_in_threads(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
-    starts = [f for f in region.life if isinstance(f, Op) and f.name.endswith(STARTS)]
-    mine = next((s for s in starts for frame in begin.chain if frame.at == s.at), None)
+    begun = [f for f in region.life if isinstance(f, Op) and starts(f)]
+    mine = next((s for s in begun for frame in begin.chain if frame.at == s.at), None)
     if mine is None:
         return
-    same = [s for s in starts if s.at == mine.at]
+    same = [s for s in begun if s.at == mine.at]
     others = [
         f
         for f in region.life
-        if isinstance(f, CaptureBegin) and f.begun is not region and any(fr.at == s.at for s in starts for fr in f.chain)
+        if isinstance(f, CaptureBegin)
+        and f.begun is not region
+        and any(fr.at == s.at for s in begun for fr in f.chain)
     ]
     if len(same) > 1 or mine.loops or others:
-        message = "captured from several threads: only one capture can be under way in a process; capture one after the other"
-        yield Problem(region.at, message, (Note(mine.at, "thread started here"), *region.way(begin))[:5], function=region.function)
+        message = (
+            "captured from several threads: only one capture can be under way in a process; capture one after the other"
+        )
+        yield Problem(
+            region.at, message, (Note(mine.at, "thread started here"), *region.way(begin))[:5], function=region.function
+        )
