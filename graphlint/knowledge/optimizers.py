@@ -63,7 +63,7 @@ def is_true(value: Value | None) -> bool | None:
 def option(optimizer: Instance, name: str) -> bool | None:
     """A boolean option of a built optimizer: its own argument, else None if param groups may set it."""
     given = is_true(optimizer.kwargs.get(name))
-    if given is False and name not in optimizer.kwargs and "**" in optimizer.kwargs:
+    if given is False and name not in optimizer.kwargs and "*" in optimizer.kwargs:
         return None
     return given
 
