@@ -23,7 +23,7 @@ from graphlint.value import Const, Instance, Unknown, Value, join
 #: A root that has not captured anything after so many ticks is given up; one that has may go on.
 EXPLORE_BUDGET = 15_000
 ROOT_BUDGET = 40_000
-HARNESS_BUDGET = 20_000
+HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)
 
@@ -161,6 +161,7 @@ class _Run:
 
     def __init__(self, machine: Machine, module: Module, site_classes: dict[tuple[Path, str], list[str]]) -> None:
         self.m, self.module, self.site_classes = machine, module, site_classes
+        self.ceiling = 0
 
     def start(self, function: str, configured: bool) -> None:
         m = self.m
@@ -183,6 +184,7 @@ class _Run:
         except BudgetSpent:
             m.budget = m.ticks
         m.budget = m.with_capture = m.ticks + HARNESS_BUDGET
+        self.ceiling = m.ticks + 2 * HARNESS_BUDGET
         m.reset_control()
         self._uncalled()
         self._harness(function)
@@ -249,42 +251,52 @@ class _Run:
                 m.run_frame(scope, lambda i=instance, s=span: m.call(i, (), {"*": Unknown()}, s, "compiled"))
 
     def _harness(self, function: str) -> None:
-        """Runs what the users of a capturing object would call: first the capture, then everything else, twice."""
+        """Runs what the users of a capturing object would call: the capture first (a counter may put it off for a few
+        calls), then everything else, twice."""
         m = self.m
-        scope = m.names.module_scope(self.module)
         for instance in list(m.made):
-            methods = self._methods(instance)
-            if not methods:
+            first, rest = self._methods(instance)
+            if not first:
                 continue
+            known = len(m.regions)
+            m.budget = m.with_capture = min(m.ticks + HARNESS_BUDGET, self.ceiling)
+            for round_ in (0, 1, 1):
+                if len(m.regions) == known and not (round_ == 0 and self._used(instance, first)):
+                    for name, method in first:
+                        self._use(instance, name, method, round_)
             for round_ in (0, 1):
-                m.loops = ((-1, round_),)
-                for name, method in methods:
-                    if round_ == 0 and id(method.node) in m.entered:
-                        continue
-                    start = m.ticks
-                    bound = attributes.bind_to(m, method, instance, method.owner or instance.cls, _NOWHERE)  # type: ignore[arg-type]
-                    limit, m.budget = m.budget, min(m.budget, start + HARNESS_BUDGET // 4)
-                    try:
-                        m.run_frame(scope, lambda b=bound, n=name: m.call(b, (), {"*": Unknown()}, _NOWHERE, n))
-                    except BudgetSpent:
-                        m.reset_control()
-                        m.loops = ((-1, round_),)
-                    m.budget = limit
-                    if m.ticks >= limit:
-                        m.loops = ()
-                        return
-            m.loops = ()
+                for name, method in [*first, *rest][:MAX_METHODS]:
+                    if round_ or (instance.id, id(method.node)) not in m.used:
+                        self._use(instance, name, method, round_)
+            if m.ticks >= self.ceiling:
+                return
 
-    def _methods(self, instance: Instance) -> list[tuple[str, FunctionValue]]:
-        """The methods of an object whose class captures, the capturing ones first; none if it does not capture."""
+    def _used(self, instance: Instance, methods: list[tuple[str, FunctionValue]]) -> bool:
+        return any((instance.id, id(method.node)) in self.m.used for _, method in methods)
+
+    def _use(self, instance: Instance, name: str, method: FunctionValue, round_: int) -> None:
+        """Calls a method as somebody would, with unknown arguments."""
+        m = self.m
+        m.loops = ((-1, round_),)
+        bound = attributes.bind_to(m, method, instance, method.owner or instance.cls, _NOWHERE)  # type: ignore[arg-type]
+        limit, m.budget = m.budget, min(m.budget, m.ticks + HARNESS_BUDGET // 3)
+        try:
+            m.run_frame(m.names.module_scope(self.module), lambda: m.call(bound, (), {"*": Unknown()}, _NOWHERE, name))
+        except BudgetSpent:
+            m.reset_control()
+        m.budget = limit
+        m.loops = ()
+
+    def _methods(self, instance: Instance) -> tuple[list[tuple[str, FunctionValue]], list[tuple[str, FunctionValue]]]:
+        """The methods of an object whose class captures: the capturing ones, and the others; empty if none captures."""
         cls = instance.cls
         if not isinstance(cls, ClassValue):
-            return []
+            return [], []
         capturing: set[str] = set()
         for ancestor in cls.mro or [cls]:
             capturing |= set(self.site_classes.get((ancestor.module.path, ancestor.node.qualname), ()))
         if not capturing:
-            return []
+            return [], []
         first: list[tuple[str, FunctionValue]] = []
         rest: list[tuple[str, FunctionValue]] = []
         for ancestor in cls.mro or [cls]:
@@ -293,7 +305,7 @@ class _Run:
                     if any(n == name for n, _ in first + rest):
                         continue
                     (first if name in capturing else rest).append((name, value))
-        return [*first, *rest][:MAX_METHODS]
+        return first, rest
 
 
 def _options(value: Value | None) -> tuple[Value, ...]:

@@ -250,7 +250,8 @@ def _run(
     try:
         bind_parameters(m, function, scope, args, kwargs)
         m.reach(function, module)
-        m.entered.add(id(node))
+        if args and isinstance(args[0], Instance):
+            m.used.add((args[0].id, id(node)))
         if isinstance(node, tree.Lambda):
             return m.eval(node.body)
         defined = Location(m.path, node.span)

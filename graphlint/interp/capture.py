@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Op, Replay
+from graphlint.interp import torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.knowledge.capture_api import (
     CAPTURE_MANAGERS,
@@ -79,7 +80,8 @@ def _applied(m: Machine) -> object:
         return None
     receiver = activation.scope.variables.get(function.node.params[0].name) if function.node.params else None
     if function.owner is not None and isinstance(receiver, Instance):
-        if any(_is_callable(v) for v in (*receiver.args, *receiver.kwargs.values())) or any(
+        given = (*receiver.args, *receiver.kwargs.values())
+        if any(_is_callable(v) or torch_objects.is_module(m, v) for v in given) or any(
             isinstance(v, (BoundMethod, FunctionValue, Partial)) for v in receiver.attrs.values()
         ):
             return receiver.made

@@ -428,6 +428,7 @@ def narrowed(m: Machine, test: tree.Expr, taken: bool) -> Iterator[None]:
 def _for(m: Machine, node: tree.For) -> str:
     source = m.eval(node.iter)
     items, exact = subscripts.iterate(m, source, node.iter)
+    items = m.rounds(items, exact)
     if not items:
         return m.run(node.orelse)
     m.emit(Iterate, node.span, value=source)

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Fact)
 V = TypeVar("V")
 ABSTRACT_BUDGET = 3_000
+#: Calls below a root whose loops are run more than once.
+SHALLOW = 4
 Journal = list[tuple[dict[Any, Value], Any, "Value | None"]]
 Delta = dict[tuple[int, Any], tuple[dict[Any, Value], Any, "Value | None"]]
 
@@ -99,7 +101,8 @@ class Machine:
         self.loop_ids = 0
         self.inexact: set[int] = {-1}
         self.default_device: Device = names.default_device
-        self.entered: set[int] = set()
+        self.used: set[tuple[int, int]] = set()
+        """(id of the receiver, id of the method's node) of every method that was run."""
         self.memo: dict[tuple[object, ...], Value] = {}
         self.pure: dict[tuple[object, ...], Value] = {}
         self.inner_epoch = 0
@@ -398,6 +401,13 @@ class Machine:
         finally:
             self.stack.pop()
             self.path = saved
+
+    def rounds(self, items: list[Value], exact: bool) -> list[Value]:
+        """How often a loop of unknown length is run: once deep inside code that no script was seen to call, where what
+        a second round would show is not worth its price."""
+        if not exact and self.region is None and not self.complete and len(self.stack) > SHALLOW:
+            return items[-1:]
+        return items
 
     def in_later_round(self) -> bool:
         """True in the second and later rounds of a loop whose number of rounds is not known."""
