@@ -240,6 +240,10 @@ def _piece(base: Tensor, found: results.Result, index: int) -> tuple[Dim, ...] |
     return tuple(dims)
 
 
+#: Views whose rows are no longer rows of the memory: `contiguous()` must copy.
+_PERMUTING = frozenset({"t", "T", "mT", "H", "mH", "transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis"})
+
+
 def _maybe_view(base: Tensor, name: str, found: results.Result, fresh: object, kwargs: Kwargs) -> Value:
     """`to`, `contiguous`, `reshape` ...: the same memory where nothing has to change, else a new tensor."""
     make = fresh
@@ -249,7 +253,8 @@ def _maybe_view(base: Tensor, name: str, found: results.Result, fresh: object, k
         return make()  # type: ignore[no-any-return]
     device_changes = found.device != "?" and base.device != "?" and found.device != base.device
     dtype_changes = found.dtype is not None and base.dtype is not None and found.dtype != base.dtype
-    if device_changes or dtype_changes or name == "pin_memory" and not base.storage.pinned:
+    permuted = name in ("contiguous", "clone") and (base.view or "") in _PERMUTING
+    if device_changes or dtype_changes or permuted or name == "pin_memory" and not base.storage.pinned:
         return make()  # type: ignore[no-any-return]
     same = found.device == base.device and (found.dtype == base.dtype)
     how = name if same and name not in ("contiguous", "reshape", "flatten", "ravel") else f"maybe-{name}"

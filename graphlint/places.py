@@ -1,0 +1,145 @@
+"""Which places captured code reads, and what becomes of them between replays.
+
+Glossary:
+    place      an attribute, a key or a name that can be rebound (value.py).
+    borrowed   memory that the graph uses and does not own: made outside its capture.
+    scratch    borrowed memory that the capture fills before it reads it: only its address matters, not its content.
+    recaptured a later capture at the same line takes the region's place before the next replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Op, Replay, Write
+from graphlint.region import Region
+from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
+
+MANUAL = ("graph", "begin-end", "accelerator-graph")
+_FILLS = frozenset({"copy_", "fill_", "zero_", "setitem", "out=", "normal_", "uniform_", "random_"})
+
+
+def reads(region: Region) -> dict[Place, tuple[Fact, Tensor]]:
+    """Places that captured code reads a borrowed tensor from, each with the first fact that does and the tensor."""
+    found: dict[Place, tuple[Fact, Tensor]] = {}
+    for fact in region.captured:
+        passed = [*fact.args, *fact.given.values()] if isinstance(fact, Enter) else queries.operands(fact)
+        for value in passed:
+            for tensor in _direct(value):
+                if tensor.place is not None and tensor.storage.born is not region:
+                    found.setdefault(tensor.place, (fact, tensor))
+            if isinstance(value, Instance) and value.external.startswith("torch.nn."):
+                for name, attr in value.attrs.items():
+                    if isinstance(attr, Tensor) and attr.storage.born is not region:
+                        found.setdefault(Place(value.id, name, "attribute"), (fact, attr))
+    return found
+
+
+def _direct(value: Value) -> Iterator[Tensor]:
+    for option in options(value):
+        if isinstance(option, Tensor):
+            yield option
+        elif isinstance(option, Sequence):
+            for item in [*option.items, *([option.rest] if option.rest is not None else [])]:
+                yield from (o for o in options(item) if isinstance(o, Tensor))
+
+
+def borrowed(region: Region) -> set[Storage]:
+    return {s for s in (*region.inputs, *region.writes) if s.born is not region}
+
+
+def begins(region: Region) -> CaptureBegin | None:
+    return queries.begin_fact(region)
+
+
+def is_empty(value: Value | None) -> bool:
+    """None, or a value that holds nothing: the place was cleared."""
+    if value is None:
+        return True
+    if isinstance(value, Sequence):
+        return not value.items and value.rest is None
+    if isinstance(value, Mapping):
+        return not value.items and value.rest is None
+    return isinstance(value, Const) and value.value is None
+
+
+def replays(region: Region) -> list[Replay]:
+    """Replays of `region` that are not meant for a later capture at the same line."""
+    again = [f.order for f in region.life if isinstance(f, CaptureBegin) and _same_site(f.begun, region) and f.order > region.begin]
+    found: list[Replay] = []
+    for fact in region.after:
+        if isinstance(fact, Replay) and fact.region is None and region in fact.replayed:
+            newer = any(r is not region and _same_site(r, region) and r.begin > region.begin for r in fact.replayed)
+            if not (newer and any(o < fact.order for o in again)):
+                found.append(fact)
+    return found
+
+
+def _same_site(one: Region, other: Region) -> bool:
+    return one is not other and one.at == other.at and one.kind == other.kind
+
+
+def next_replay(region: Region, fact: Fact) -> Replay | None:
+    """The first replay of `region` after `fact`: later in order, or earlier in a loop that both stand in."""
+    all_of_them = replays(region)
+    for replay in all_of_them:
+        if replay.order > fact.order:
+            return replay
+    return None
+
+
+def lives_on(region: Region, fact: Fact) -> bool:
+    """True if the graph is replayed after `fact`, or nothing is known of its replays (its user is not in these files)."""
+    if next_replay(region, fact) is not None:
+        return True
+    begin = begins(region)
+    return not replays(region) and begin is not None and not begin.complete and not graph_dropped(region, fact)
+
+
+def graph_dropped(region: Region, fact: Fact) -> bool:
+    """True if the graph object lost a name, or was reset, between the capture and `fact`."""
+    mine = queries.graphs(region.graph)
+    for later in region.after:
+        if later.order >= fact.order:
+            return False
+        if isinstance(later, Op) and later.name.endswith(".reset") and later.receiver in mine:
+            return True
+        if isinstance(later, Bind) and is_empty(later.value) and any(g in mine for g in queries.held_graphs(later.old)):
+            return True
+    return False
+
+
+def captured_elsewhere(region: Region, storage: Storage) -> bool:
+    """True if another capture of this life uses `storage`."""
+    return any(
+        isinstance(f, CaptureBegin) and f.begun is not region and (storage in f.begun.inputs or storage in f.begun.writes)
+        for f in region.life
+    )
+
+
+def refreshed(region: Region, storage: Storage, start: int, end: int) -> bool:
+    """True if eager code writes into `storage` between the two orders."""
+    return any(
+        isinstance(f, Write) and f.region is None and start < f.order < end and storage in queries.storages(f.target, 1)
+        for f in region.after
+    )
+
+
+def scratch(region: Region, storage: Storage) -> bool:
+    """True if the capture fills `storage` before it reads from it."""
+    for fact in region.captured:
+        if isinstance(fact, Write) and storage in queries.storages(fact.target, 1):
+            return fact.how in _FILLS
+        if isinstance(fact, Op):
+            if _is(fact.kwargs.get("out"), storage) and not any(_is(a, storage) for a in fact.args):
+                return True
+            if fact.name.rpartition(".")[2] in _FILLS and _is(fact.receiver, storage):
+                return True
+        if any(_is(v, storage) for v in queries.operands(fact)):
+            return False
+    return False
+
+
+def _is(value: Value | None, storage: Storage) -> bool:
+    return value is not None and storage in {t.storage for t in tensors(value, 1)}
