@@ -40,7 +40,12 @@ def check(region: Region) -> Iterator[Problem]:
         return
     seen: set[tuple[object, int]] = set()
     for fact in region.after:
-        if isinstance(fact, Write) and fact.region is None and isinstance(fact.target, Tensor) and fact.target.storage in region.inputs:
+        if (
+            isinstance(fact, Write)
+            and fact.region is None
+            and isinstance(fact.target, Tensor)
+            and fact.target.storage in region.inputs
+        ):
             message = refused(fact) or repeated(region, fact) or last_batch(region, fact) or cut(fact)
             if message and (fact.at, 0) not in seen:
                 seen.add((fact.at, 0))
@@ -49,7 +54,11 @@ def check(region: Region) -> Iterator[Problem]:
         if (fact.at, 1) not in seen:
             seen.add((fact.at, 1))
             text = fact.text.removesuffix("()").removesuffix(".copy_").removesuffix(".fill_")
-            yield _problem(region, fact, f"only `{text}` is written: the rest still holds an earlier batch, and the graph reads it; reset the rest too")
+            yield _problem(
+                region,
+                fact,
+                f"only `{text}` is written: the rest still holds an earlier batch, and the graph reads it; reset the rest too",
+            )
 
 
 def _problem(region: Region, fact: Write, message: str) -> Problem:
@@ -104,7 +113,11 @@ def repeated(region: Region, fact: Write) -> str:
 
 def on_purpose(region: Region, fact: Write, source: Tensor) -> bool:
     """True if a row that was made for it is spread: written out in the same function, and no full batch comes this way."""
-    others = {o.source.shape for o in region.after if isinstance(o, Write) and o.at == fact.at and isinstance(o.source, Tensor)}
+    others = {
+        o.source.shape
+        for o in region.after
+        if isinstance(o, Write) and o.at == fact.at and isinstance(o.source, Tensor)
+    }
     if len(others) > 1:
         return False
     place = source.place
@@ -113,7 +126,12 @@ def on_purpose(region: Region, fact: Write, source: Tensor) -> bool:
 
 def last_batch(region: Region, fact: Write) -> str:
     """A batch of a loader copied whole, where the last one may be smaller."""
-    if fact.how != "copy_" or not isinstance(fact.target, Tensor) or fact.target.view or not isinstance(fact.source, Unknown):
+    if (
+        fact.how != "copy_"
+        or not isinstance(fact.target, Tensor)
+        or fact.target.view
+        or not isinstance(fact.source, Unknown)
+    ):
         return ""
     loader = _loader(region, fact) if fact.source.hint.startswith("batch") else None
     if loader is None or _full_batches(loader):
@@ -153,7 +171,9 @@ def cut(fact: Write) -> str:
         source = fact.source
     if source is None or not isinstance(target, Tensor):
         return ""
-    if (source.dtype or "").removeprefix("torch.") in FLOATS and (target.dtype or "").removeprefix("torch.") in INTEGERS:
+    if (source.dtype or "").removeprefix("torch.") in FLOATS and (target.dtype or "").removeprefix(
+        "torch."
+    ) in INTEGERS:
         return f"a {source.dtype} tensor is copied into a static input of {target.dtype}: the fractions are cut off silently"
     return ""
 
@@ -164,7 +184,7 @@ def cut(fact: Write) -> str:
 def stale_tails(region: Region) -> Iterator[Write]:
     """Head writes whose rest is neither reset nor masked before the replay."""
     interval: list[Write] = []
-    views = [f for f in region.life if isinstance(f, Index)]
+    views = [f for f in region.life if isinstance(f, Index) or (isinstance(f, Op) and f.name == "Tensor.narrow")]
     for fact in region.after:
         if isinstance(fact, Replay) and region in fact.replayed:
             yield from _stale(region, interval, views, fact)
@@ -173,7 +193,7 @@ def stale_tails(region: Region) -> Iterator[Write]:
             interval.append(fact)
 
 
-def _stale(region: Region, interval: list[Write], views: list[Index], replay: Replay) -> Iterator[Write]:
+def _stale(region: Region, interval: list[Write], views: list[Index | Op], replay: Replay) -> Iterator[Write]:
     pieces = [(w, piece(w, views)) for w in interval]
     for write, part in pieces:
         assert isinstance(write.target, Tensor)
@@ -190,25 +210,30 @@ def _stale(region: Region, interval: list[Write], views: list[Index], replay: Re
         yield write
 
 
-def _base(write: Write, views: list[Index]) -> Tensor:
+def _base(write: Write, views: list[Index | Op]) -> Tensor:
     """The tensor that a written view is a slice of."""
     assert isinstance(write.target, Tensor)
     if write.how == "setitem":
         return write.target
     view = _view_of(write, views)
-    return view.base if view is not None and isinstance(view.base, Tensor) else write.target
+    base = view.receiver if isinstance(view, Op) else view.base if view is not None else None
+    return base if isinstance(base, Tensor) else write.target
 
 
-def _view_of(write: Write, views: list[Index]) -> Index | None:
+def _view_of(write: Write, views: list[Index | Op]) -> Index | Op | None:
     target = write.target
     assert isinstance(target, Tensor)
     for view in reversed([v for v in views if v.order < write.order]):
-        if isinstance(view.result, Tensor) and view.result.storage is target.storage and view.result.view == target.view:
+        if (
+            isinstance(view.result, Tensor)
+            and view.result.storage is target.storage
+            and view.result.view == target.view
+        ):
             return view
     return None
 
 
-def piece(write: Write, views: list[Index]) -> Piece | None:
+def piece(write: Write, views: list[Index | Op]) -> Piece | None:
     """Which part of its buffer a write covers; None if it cannot be told, dim -1 for the whole."""
     assert isinstance(write.target, Tensor)
     if write.how == "setitem":
@@ -217,6 +242,8 @@ def piece(write: Write, views: list[Index]) -> Piece | None:
         return Piece(-1, None, None, True)
     else:
         view = _view_of(write, views)
+        if isinstance(view, Op):
+            return narrowed(view)
         index = view.index if view is not None else None
     if write.how not in ("copy_", "setitem", "zero_", "fill_", "out=", "normal_", "uniform_", "+=") or index is None:
         return None
@@ -240,6 +267,14 @@ def piece(write: Write, views: list[Index]) -> Piece | None:
     if found is None:
         return Piece(-1, None, None, full) if full else None
     return Piece(found.dim, found.low, found.high, full)
+
+
+def narrowed(view: Op) -> Piece | None:
+    """The piece that `x.narrow(dim, start, length)` is, if it starts at the front."""
+    dim, start, length = (view.argument(i, n) for i, n in enumerate(("dim", "start", "length")))
+    if not (isinstance(dim, Const) and isinstance(dim.value, int) and isinstance(start, Const) and start.value == 0):
+        return None
+    return Piece(dim.value, None, length, True)
 
 
 def same(left: Value | None, right: Value | None) -> bool:
@@ -266,7 +301,13 @@ def reset(storage: Storage, part: Piece, pieces: list[tuple[Write, Piece | None]
             continue
         if other.dim == -1 and other.others_full:
             return True
-        if other.dim == part.dim and other.low is not None and other.high is None and other.others_full and same(other.low, part.high):
+        if (
+            other.dim == part.dim
+            and other.low is not None
+            and other.high is None
+            and other.others_full
+            and same(other.low, part.high)
+        ):
             return True
     return False
 
@@ -275,10 +316,16 @@ def read_only_there(region: Region, write: Write, part: Piece, whole: Tensor) ->
     """True if captured code reads no more of the buffer than the head that is written."""
     assert isinstance(write.target, Tensor)
     storage = write.target.storage
-    written = write.target.shape[part.dim] if write.how != "setitem" and write.target.shape and len(write.target.shape) > part.dim else None
+    written = (
+        write.target.shape[part.dim]
+        if write.how != "setitem" and write.target.shape and len(write.target.shape) > part.dim
+        else None
+    )
     if written is None and isinstance(part.high, Const):
         written = part.high.value  # type: ignore[assignment]
-    reads = [f for f in region.captured if isinstance(f, Index) and isinstance(f.base, Tensor) and f.base.storage is storage]
+    reads = [
+        f for f in region.captured if isinstance(f, Index) and isinstance(f.base, Tensor) and f.base.storage is storage
+    ]
     others = [
         t
         for f in region.captured
@@ -320,7 +367,11 @@ def masked(region: Region, write: Write, pieces: list[tuple[Write, Piece | None]
     assert isinstance(write.target, Tensor)
     for other, part in pieces:
         target = other.target
-        if not isinstance(target, Tensor) or target.storage is write.target.storage or target.storage not in region.inputs:
+        if (
+            not isinstance(target, Tensor)
+            or target.storage is write.target.storage
+            or target.storage not in region.inputs
+        ):
             continue
         name = (other.text.rpartition(".")[0] if other.how != "setitem" else other.text).lower()
         mask_like = any(word in name for word in MASKS) or (target.dtype or "").endswith("bool")
@@ -385,6 +436,10 @@ def mixes(fact: Fact, derived: set[Storage]) -> bool:
     for one in dims:
         if one is None or not isinstance(one, Const):
             return one is None
-        if one.value is None or one.value == 0 or (isinstance(one.value, int) and rank is not None and one.value + rank == 0):
+        if (
+            one.value is None
+            or one.value == 0
+            or (isinstance(one.value, int) and rank is not None and one.value + rank == 0)
+        ):
             return True
     return False

@@ -28,6 +28,7 @@ def check(region: Region) -> Iterator[Problem]:
     yield from swallowed(region)
     yield from never_run(region, begin)
     yield from replayed_after_reset(region, begin)
+    yield from replayed_too_early(region, begin)
     if region.kind == "begin-end":
         yield from left_open(region, begin)
         yield from streams(region, begin)
@@ -53,7 +54,9 @@ def captured_work(region: Region) -> Iterator[Problem]:
                 message = "a graph is replayed inside a capture, which cannot be captured: run its work directly there"
                 yield _problem(region, fact, message)
             case Op(name="gc.collect"):
-                message = "`gc.collect()` in a capture: an old graph that dies here breaks the capture; collect before it"
+                message = (
+                    "`gc.collect()` in a capture: an old graph that dies here breaks the capture; collect before it"
+                )
                 yield _problem(region, fact, message)
             case Op(name=name, receiver=container) if name.endswith((".clear", ".pop", ".popitem")):
                 if queries.held_graphs(container) or queries.held_graphs(fact.result):
@@ -77,7 +80,9 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         elif isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine:
             first = None
     if first is not None:
-        message = "captures into a graph object that holds a graph already: make a new one for each capture, or `reset()` it"
+        message = (
+            "captures into a graph object that holds a graph already: make a new one for each capture, or `reset()` it"
+        )
         notes = (Note(first.at, "first captured here"), *region.way(begin))
         yield Problem(region.at, message, notes[:5], function=region.function)
 
@@ -89,14 +94,19 @@ def swallowed(region: Region) -> Iterator[Problem]:
         if not (isinstance(fact, Raises) and fact.handler and fact.ended is not None and region in fact.protects):
             continue
         handled = [f for f in region.life if fact.began <= f.order < fact.order]
-        gives_up = any(isinstance(f, (Bind, Raises)) for f in handled if f.order > fact.began) or any(
-            isinstance(f, Return) and _is_nothing(f.value) for f in handled
-        )
+        gives_up = any(map(gives_way, (f for f in handled if f.order > fact.began)))
         later = [r for r in replays if r.order > fact.order]
         if fact.ended in ("", "return", "continue", "break") and not gives_up and later:
             message = "swallows a failed capture: the graph holds nothing, and the current stream is left capturing"
             notes = (Note(region.at, "captured here"), Note(later[0].at, "replayed here all the same"))
             yield Problem(fact.at, message, notes, function=fact.function)
+
+
+def gives_way(fact: Fact) -> bool:
+    """True if a handler's fact takes note of the failure: it re-raises, returns nothing, or sets an object or flag."""
+    if isinstance(fact, Bind):
+        return fact.place.kind != "local" or isinstance(fact.value, Const)
+    return isinstance(fact, Raises) or (isinstance(fact, Return) and _is_nothing(fact.value))
 
 
 def _is_nothing(value: Value) -> bool:
@@ -116,22 +126,41 @@ def never_run(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     work = {f.name for f in region.captured if isinstance(f, (Enter, Op))}
     done = {f.name for f in queries.start_of_call(region, begin) if isinstance(f, (Enter, Op)) and f.region is None}
     if own and region.writes and not work & done:
-        message = "the call that captures does not replay: a capture runs nothing, so the work of the first call is lost"
+        message = (
+            "the call that captures does not replay: a capture runs nothing, so the work of the first call is lost"
+        )
         yield Problem(region.at, message, (Note(own[0].at, "later calls replay here"),), function=region.function)
+
+
+def replayed_too_early(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
+    mine = queries.graphs(region.graph)
+    for fact in region.before:
+        if isinstance(fact, CaptureBegin) and any(g in mine for g in queries.graphs(fact.begun.graph)) and fact is not begin:
+            return
+        if isinstance(fact, Replay) and not fact.replayed and fact.graph in mine and (begin.maybe or not fact.maybe):
+            message = "replays a graph that was not captured yet, which raises"
+            yield Problem(fact.at, message, (Note(region.at, "captured here, later"),), function=fact.function)
 
 
 def replayed_after_reset(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     gone: Fact | None = None
     mine = queries.graphs(region.graph)
     for fact in region.after:
-        if isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine and (begin.maybe or not fact.maybe):
+        if (
+            isinstance(fact, Op)
+            and fact.name.endswith(".reset")
+            and fact.receiver in mine
+            and (begin.maybe or not fact.maybe)
+        ):
             gone = fact
         elif isinstance(fact, CaptureBegin) and any(g in mine for g in queries.graphs(fact.begun.graph)):
             return
         elif isinstance(fact, Replay) and gone is not None and all(g in mine for g in queries.graphs(fact.graph)):
             if queries.graphs(fact.graph):
                 message = "replays a graph after its `reset()`, which raises: capture it again first"
-                yield Problem(fact.at, message, (Note(gone.at, "reset here"), *region.way(fact)), function=fact.function)
+                yield Problem(
+                    fact.at, message, (Note(gone.at, "reset here"), *region.way(fact)), function=fact.function
+                )
             return
 
 
@@ -141,7 +170,7 @@ def left_open(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         return
     for fact in region.captured:
         leaves = isinstance(fact, Return) or (isinstance(fact, Raises) and not fact.handler)
-        if leaves and len(fact.chain) == len(begin.chain) and (fact.maybe and not begin.maybe or end is None):
+        if leaves and len(fact.chain) == len(begin.chain) and ((fact.maybe and not begin.maybe) or end is None):
             message = "`capture_begin()` without `capture_end()` on a path that leaves here: the capture stays open"
             yield Problem(region.at, message, (Note(fact.at, "left here"),), function=region.function)
             return
@@ -155,14 +184,21 @@ def streams(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         yield Problem(end.at, message, (Note(region.at, "captured here"),), function=end.function)
     own_stream = any(isinstance(f, Op) and f.name.endswith(".set_stream") for f in region.before)
     if block is None and not own_stream and begin.complete:
-        message = "`capture_begin()` on the default stream, which cannot be captured: open a side-stream block around it"
+        message = (
+            "`capture_begin()` on the default stream, which cannot be captured: open a side-stream block around it"
+        )
         yield Problem(region.at, message, function=region.function)
 
 
 def graphed_callables(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     function = region.graph.attrs.get("$function") if isinstance(region.graph, Instance) else None
     for fact in region.before:
-        if isinstance(fact, Op) and fact.name.rsplit(".", 1)[-1] in HOOKS and fact.receiver is function and function is not None:
+        if (
+            isinstance(fact, Op)
+            and fact.name.rsplit(".", 1)[-1] in HOOKS
+            and fact.receiver is function
+            and function is not None
+        ):
             message = "`make_graphed_callables` refuses modules with hooks: register them on what it returns"
             yield Problem(region.at, message, (Note(fact.at, "hook registered here"),), function=region.function)
             break
@@ -173,7 +209,12 @@ def graphed_callables(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
             yield Problem(region.at, message, function=region.function)
             break
     for fact in region.after:
-        if isinstance(fact, Op) and fact.name == "graphed-callable.call" and fact.receiver is region.graph and fact.kwargs:
+        if (
+            isinstance(fact, Op)
+            and fact.name == "graphed-callable.call"
+            and fact.receiver is region.graph
+            and fact.kwargs
+        ):
             names = ", ".join(f"`{n}`" for n in fact.kwargs if n != "*")
             if names:
                 message = f"a graphed callable takes positional tensors only: the keyword {names} is refused"

@@ -34,7 +34,9 @@ def check(region: Region) -> Iterator[Problem]:
 def graphed(region: Region, begin: Fact) -> Iterator[Problem]:
     """make_graphed_callables runs the callable three times on the samples."""
     norms = [f for f in region.captured if updates_statistics(f)]
-    counted = [f for f in region.captured if isinstance(f, Write) and any(_buffer(s) for s in queries.storages(f.target, 1))]
+    counted = [
+        f for f in region.captured if isinstance(f, Write) and any(_buffer(s) for s in queries.storages(f.target, 1))
+    ]
     placeholders = placeholder(region, sample_storages(region), region.begin, RANDOM)
     if not (norms or counted) or placeholders is None or restored(region, region.end):
         return
@@ -48,21 +50,21 @@ def graphed(region: Region, begin: Fact) -> Iterator[Problem]:
 
 
 def manual(region: Region, begin: Fact) -> Iterator[Problem]:
-    captured = {f.at for f in region.captured}
-    written = {f.at: f for f in region.captured if isinstance(f, Write)}
+    captured = {key for f in region.captured for key in same_work(f)}
+    inputs = refreshed_inputs(region)
     for fact in region.before:
-        if fact.region is not None or fact.at not in captured:
+        if fact.region is not None or not captured & set(same_work(fact)):
             continue
         changed = ""
         if updates_statistics(fact):
             changed = "the running statistics"
         elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
             changed = "the weights and the optimizer's state"
-        elif isinstance(fact, Write) and fact.at in written and accumulates(region, fact):
+        elif isinstance(fact, Write) and accumulates(region, fact, inputs):
             changed = f"`{fact.text}`"
         if not changed:
             continue
-        made = placeholder(region, refreshed_inputs(region), fact.order, ())
+        made = placeholder(region, inputs, fact.order, ())
         if made is None or restored(region, fact.order, fact):
             continue
         message = f"the warm-up runs on placeholder data and changes {changed}, and nothing restores it before the first replay"
@@ -98,10 +100,23 @@ def updates_statistics(fact: Fact) -> bool:
     return False
 
 
-def accumulates(region: Region, fact: Write) -> bool:
+def same_work(fact: Fact) -> list[object]:
+    """What two facts share if one is the eager run of the other: the place, or the object and the memory."""
+    if isinstance(fact, Op):
+        return [fact.at] + ([(fact.name, fact.receiver.id)] if isinstance(fact.receiver, Instance) else [])
+    if isinstance(fact, Write):
+        return [fact.at, *((fact.how, s) for s in queries.storages(fact.target, 1))]
+    return [fact.at]
+
+
+def accumulates(region: Region, fact: Write, inputs: set[Storage]) -> bool:
     """True if captured work changes this memory from what it was: a cursor, a cache, a running sum."""
     if fact.how in ("copy_", "fill_", "zero_", "out=") and fact.index is None:
         return False
+    if fact.index is not None and not fact.how.endswith("add_"):
+        where = queries.storages(fact.index, 2)
+        if not where or where & inputs:
+            return False  # the place is given with each run, which overwrites what stood there
     mine = {t.storage for t in tensors(fact.target, 1)}
     for other in region.captured:
         if isinstance(other, Write) and mine & queries.storages(other.target, 1):
@@ -126,7 +141,9 @@ def refreshed_inputs(region: Region) -> set[Storage]:
     return {
         s
         for f in region.after
-        if isinstance(f, Write) and f.region is None and (f.how in ("copy_", "fill_", "normal_", "uniform_") or f.index is not None)
+        if isinstance(f, Write)
+        and f.region is None
+        and (f.how in ("copy_", "fill_", "normal_", "uniform_") or f.index is not None)
         for s in queries.storages(f.target, 1)
         if s in region.inputs and s not in region.writes
     }
@@ -145,8 +162,8 @@ def placeholder(region: Region, inputs: set[Storage], until: int, more: tuple[st
             if isinstance(fact, Op) and fact.name.endswith("_"):
                 continue  # its Write says the same
             constant = isinstance(fact, Op) and fact.name.endswith((*CONSTANT, *more))
-            constant = constant or isinstance(fact, Op) and fact.name.endswith((".cuda", ".to", ".requires_grad_"))
-            constant = constant or isinstance(fact, Write) and _constant_write(fact)
+            constant = constant or (isinstance(fact, Op) and fact.name.endswith((".cuda", ".to", ".requires_grad_")))
+            constant = constant or (isinstance(fact, Write) and _constant_write(fact))
             if not constant:
                 return None
         found = history[0].at
@@ -165,7 +182,9 @@ def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
             continue
         if isinstance(fact, Replay) and region in fact.replayed:
             return False
-        if isinstance(fact, Op) and fact.name.endswith((".load_state_dict", ".reset_running_stats", ".reset_parameters")):
+        if isinstance(fact, Op) and fact.name.endswith(
+            (".load_state_dict", ".reset_running_stats", ".reset_parameters")
+        ):
             return True
         if isinstance(fact, Write) and fact.how in ("copy_", "zero_", "fill_", "setitem"):
             touched = queries.storages(fact.target, 1)
@@ -174,5 +193,3 @@ def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
             if mine is None and (not touched or any(s.kind in ("parameter", "buffer", "unknown") for s in touched)):
                 return True
     return False
-
-

@@ -45,6 +45,9 @@ def check(region: Region) -> Iterator[Problem]:
                 held = {p for p in held if p.owner != fact.place.owner}
             else:
                 held.discard(fact.place)
+                dropped = any(g in mine for g in queries.held_graphs(fact.old))
+                if dropped and all(p.kind == "attribute" for p in held):
+                    held.clear()  # its last owner is gone, and the graph with it
         elif isinstance(fact, Leave):
             held = {p for p in held if p.owner != fact.scope}
         elif isinstance(fact, Op) and fact.region is None:
