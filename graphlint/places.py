@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Op, Replay, Write
+from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Index, Op, Replay, Write
 from graphlint.region import Region
 from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
 
@@ -66,7 +66,11 @@ def is_empty(value: Value | None) -> bool:
 
 def replays(region: Region) -> list[Replay]:
     """Replays of `region` that are not meant for a later capture at the same line."""
-    again = [f.order for f in region.life if isinstance(f, CaptureBegin) and _same_site(f.begun, region) and f.order > region.begin]
+    again = [
+        f.order
+        for f in region.life
+        if isinstance(f, CaptureBegin) and _same_site(f.begun, region) and f.order > region.begin
+    ]
     found: list[Replay] = []
     for fact in region.after:
         if isinstance(fact, Replay) and fact.region is None and region in fact.replayed:
@@ -113,7 +117,9 @@ def graph_dropped(region: Region, fact: Fact) -> bool:
 def captured_elsewhere(region: Region, storage: Storage) -> bool:
     """True if another capture of this life uses `storage`."""
     return any(
-        isinstance(f, CaptureBegin) and f.begun is not region and (storage in f.begun.inputs or storage in f.begun.writes)
+        isinstance(f, CaptureBegin)
+        and f.begun is not region
+        and (storage in f.begun.inputs or storage in f.begun.writes)
         for f in region.life
     )
 
@@ -131,6 +137,8 @@ def scratch(region: Region, storage: Storage) -> bool:
     for fact in region.captured:
         if isinstance(fact, Write) and storage in queries.storages(fact.target, 1):
             return fact.how in _FILLS
+        if isinstance(fact, Index) and _is(fact.result, storage):
+            continue  # a view: nothing is read yet
         if isinstance(fact, Op):
             if _is(fact.kwargs.get("out"), storage) and not any(_is(a, storage) for a in fact.args):
                 return True
@@ -139,6 +147,12 @@ def scratch(region: Region, storage: Storage) -> bool:
         if any(_is(v, storage) for v in queries.operands(fact)):
             return False
     return False
+
+
+def workspace(region: Region, fact: Bind, storage: Storage) -> bool:
+    """True if `fact` grows a scratch buffer: nobody reads the new one for its content, the fault is that the old dies."""
+    own = fact.maybe or any(f.function == fact.function for f in region.captured)
+    return own and scratch(region, storage)
 
 
 def _is(value: Value | None, storage: Storage) -> bool:

@@ -39,7 +39,11 @@ def _rebound(region: Region) -> Iterator[Problem]:
     named = {tensor.storage for place, (_, tensor) in reads.items() if place.kind != "local"}
     lent = places.borrowed(region)
     for fact in region.after:
-        if not isinstance(fact, Bind) or fact.region is not None or fact.how.startswith(("del", "pop", "clear", "remove")):
+        if (
+            not isinstance(fact, Bind)
+            or fact.region is not None
+            or fact.how.startswith(("del", "pop", "clear", "remove"))
+        ):
             continue
         if places.is_empty(fact.value) or fact.value is None:
             continue
@@ -51,13 +55,17 @@ def _rebound(region: Region) -> Iterator[Problem]:
                 yield _problem(region, fact, message)
         elif fact.place in reads:
             old = reads[fact.place][1].storage
-            if _replaces(region, fact, {old}) and not _workspace(region, fact, old):
+            if _replaces(region, fact, {old}) and not places.workspace(region, fact, old):
                 yield _problem(region, fact, _message(fact))
         elif fact.place.kind in ("attribute", "item") and (direct := queries.storages(fact.old, 0) & lent - named):
             # Captured code got it as an argument, which was read from here.
             if _replaces(region, fact, direct):
                 yield _problem(region, fact, _message(fact))
-        elif _same_kind(region, fact) and (held := _container_storages(fact.old, holders, reads)) and _replaces(region, fact, held):
+        elif (
+            _same_kind(region, fact)
+            and (held := _container_storages(fact.old, holders, reads))
+            and _replaces(region, fact, held)
+        ):
             yield _problem(region, fact, _message(fact))
 
 
@@ -89,8 +97,12 @@ def _same_kind(region: Region, fact: Bind) -> bool:
     """True if `fact` puts one container or record in the place of another (not: a loop over modules)."""
     if fact.place.kind == "local" and fact.function != region.function:
         return False
-    olds = [o for o in options(fact.old) if isinstance(o, (Mapping, Sequence, Instance))] if fact.old is not None else []
-    if fact.place.kind in ("local", "global") and any(t.storage.kind == "parameter" for o in olds for t in tensors(o, 2)):
+    olds = (
+        [o for o in options(fact.old) if isinstance(o, (Mapping, Sequence, Instance))] if fact.old is not None else []
+    )
+    if fact.place.kind in ("local", "global") and any(
+        t.storage.kind == "parameter" for o in olds for t in tensors(o, 2)
+    ):
         return False
     for new in options(fact.value) if fact.value is not None else ():
         if isinstance(new, Unknown) or any(type(new) is type(o) for o in olds):
@@ -98,9 +110,7 @@ def _same_kind(region: Region, fact: Bind) -> bool:
     return False
 
 
-def _container_storages(
-    old: Value | None, holders: set[int], reads: dict[Place, tuple[Fact, Tensor]]
-) -> set[Storage]:
+def _container_storages(old: Value | None, holders: set[int], reads: dict[Place, tuple[Fact, Tensor]]) -> set[Storage]:
     """The captured memory that was read out of the container or object which `old` is."""
     if old is None:
         return set()
@@ -108,11 +118,6 @@ def _container_storages(
     if not owners & holders:
         return set()
     return {tensor.storage for place, (_, tensor) in reads.items() if place.owner in owners}
-
-
-def _workspace(region: Region, fact: Bind, old: Storage) -> bool:
-    """Scratch that is grown: nobody reads the new one for its content, the fault is that the old one dies."""
-    return fact.maybe and places.scratch(region, old)
 
 
 def _moved(region: Region) -> Iterator[Problem]:
@@ -128,10 +133,14 @@ def _moved(region: Region) -> Iterator[Problem]:
                 message = "`load_state_dict(assign=True)` replaces the parameters that the graph reads: load in place"
         elif fact.name.startswith("torch.nn.Module.") and _casts(fact) and _holds(fact.receiver, lent):
             if not _cast_before(region, fact):
-                message = f"`{fact.text}` gives the parameters new memory, the graph keeps the old: cast before the capture"
+                message = (
+                    f"`{fact.text}` gives the parameters new memory, the graph keeps the old: cast before the capture"
+                )
         elif fact.name == "torch.nn.utils.vector_to_parameters":
             if any(t.storage in lent for t in tensors(fact.argument(1, "parameters") or Unknown(), 3)):
-                message = "`vector_to_parameters` gives the parameters new memory, the graph keeps the old: copy in place"
+                message = (
+                    "`vector_to_parameters` gives the parameters new memory, the graph keeps the old: copy in place"
+                )
         elif fact.name in ("Tensor.set_",) and isinstance(fact.receiver, Tensor) and fact.receiver.storage in lent:
             message = f"`{fact.text}` gives a tensor that the graph reads other memory: copy into it with `copy_()`"
         elif last == "load_state_dict" and fact.name.startswith("torch.optim.") and _steps(region, fact.receiver):
@@ -159,7 +168,9 @@ def _casts(fact: Op) -> bool:
 
 def _cast_before(region: Region, fact: Op) -> bool:
     """True if the same cast ran before the capture, so that it changes nothing now."""
-    return any(isinstance(f, Op) and f.name == fact.name and f.receiver is fact.receiver and _casts(f) for f in region.before)
+    return any(
+        isinstance(f, Op) and f.name == fact.name and f.receiver is fact.receiver and _casts(f) for f in region.before
+    )
 
 
 def _steps(region: Region, optimizer: Value | None) -> bool:
@@ -185,9 +196,13 @@ def _made_anew(region: Region) -> Iterator[Problem]:
                 replay = places.next_replay(region, fact)
                 if replay is None or not _kept(region, new, fact, replay) or places.captured_elsewhere(region, new):
                     continue
-                if places.refreshed(region, old, fact.order, replay.order) or places.refreshed(region, old, region.end, fact.order):
+                if places.refreshed(region, old, fact.order, replay.order) or places.refreshed(
+                    region, old, region.end, fact.order
+                ):
                     continue
-                message = "makes a new tensor before each replay, but the graph reads the one of the capture: write into that"
+                message = (
+                    "makes a new tensor before each replay, but the graph reads the one of the capture: write into that"
+                )
                 yield _problem(region, fact, message)
         for operand in queries.operands(fact):
             used |= {t.storage for t in tensors(operand, 2)}
@@ -208,7 +223,9 @@ def _arguments(region: Region) -> Iterator[Problem]:
     if begin is None or region.copies_inputs:
         return
     depth = len(begin.chain)
-    entered = next((f for f in queries.start_of_call(region, begin) if isinstance(f, Enter) and len(f.chain) == depth), None)
+    entered = next(
+        (f for f in queries.start_of_call(region, begin) if isinstance(f, Enter) and len(f.chain) == depth), None
+    )
     if entered is None:
         return
     given = {t.storage for a in entered.args for t in tensors(a, 0) if t.storage.born is None}
@@ -227,11 +244,16 @@ def _arguments(region: Region) -> Iterator[Problem]:
             if isinstance(later, Enter) and later.name == entered.name and later.region is None:
                 new = {t.storage for a in later.args for t in tensors(a, 0)}
                 fresh = storage not in new or any(isinstance(a, Unknown) for a in later.args)
-                replayed = any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later))
+                replayed = any(
+                    isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later)
+                )
                 if fresh and replayed:
                     at = first.chain[depth].at if len(first.chain) > depth else first.at
                     message = "captures the argument of the first call: later arguments never reach the graph, copy them into a static input"
-                    notes = (Note(region.at, "captured here"), Note(entered.at, f"`{entered.name}` replays for every later argument"))
+                    notes = (
+                        Note(region.at, "captured here"),
+                        Note(entered.at, f"`{entered.name}` replays for every later argument"),
+                    )
                     yield Problem(at, message, notes, function=region.function)
                     return
 

@@ -1,0 +1,257 @@
+"""Memory that a graph uses loses its last reference while the graph is still replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphlint import places, queries
+from graphlint.fact import Bind, Enter, Fact, Keep, Leave, Op, Return
+from graphlint.finding import Note, Problem
+from graphlint.interp.objects import BoundMethod, FunctionValue, Partial, Scope
+from graphlint.knowledge.factories import device_of
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.source import Location
+from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
+
+_EMPTYING = ("del", "pop", "clear", "remove", "discard")
+Key = tuple[int, str]
+
+
+@rule("GL010", "dangling-input", "error", "memory that the graph uses is freed while the graph lives")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind not in places.MANUAL:
+        return
+    told: set[Location] = set()
+    for problem in (*_dropped(region), *_offloaded(region)):
+        if problem.at not in told:
+            told.add(problem.at)
+            yield problem
+
+
+@dataclass(slots=True)
+class _Heap:
+    """Who holds which memory, place by place, as the life goes on."""
+
+    holders: dict[Storage, dict[Key, Fact]] = field(default_factory=dict)
+    entered: list[Enter] = field(default_factory=list)
+    returned: set[Storage] = field(default_factory=set)
+
+    def hold(self, value: Value | None, key: Key, fact: Fact) -> None:
+        for storage in _held(value):
+            self.holders.setdefault(storage, {})[key] = fact
+
+    def release(self, key: Key) -> dict[Storage, Fact]:
+        """Memory that `key` held, with the fact that bound it."""
+        return {s: keys.pop(key) for s, keys in self.holders.items() if key in keys}
+
+
+def _key(place: Place) -> Key:
+    return place.owner, place.name
+
+
+def _held(value: Value | None) -> set[Storage]:
+    """Memory that a value keeps alive by itself: not through objects, whose attributes are places of their own."""
+    found: set[Storage] = set()
+    if value is None:
+        return found
+    for option in options(value):
+        if isinstance(option, Tensor):
+            found.add(option.storage)
+        elif isinstance(option, (Sequence, Mapping)):
+            found |= {t.storage for t in tensors(option, 3)}
+        elif isinstance(option, Partial):
+            for item in (*option.args, *option.kwargs.values()):
+                found |= _held(item)
+    return found
+
+
+def _dropped(region: Region) -> Iterator[Problem]:
+    lent = {s for s in places.borrowed(region) if s.born is None and s.kind not in ("unknown", "parameter", "grad")}
+    if not lent:
+        return
+    closed = _closed_scopes(region)
+    kept = _in_objects(region)
+    heap = _Heap()
+    for fact in region.life:
+        if isinstance(fact, Enter):
+            heap.entered = [*heap.entered[: len(fact.chain) - 1], fact]
+        elif isinstance(fact, Return):
+            heap.returned |= queries.storages(fact.value, 4)
+        elif isinstance(fact, Keep):
+            heap.hold(fact.value, (getattr(fact.container, "id", 0), f"#{fact.order}"), fact)
+        elif isinstance(fact, Bind):
+            yield from _at_bind(region, fact, heap, lent, kept)
+        elif isinstance(fact, Leave):
+            yield from _at_leave(region, fact, heap, lent, closed, kept)
+            heap.returned.clear()
+
+
+def _at_bind(region: Region, fact: Bind, heap: _Heap, lent: set[Storage], kept: set[Storage]) -> Iterator[Problem]:
+    if fact.how.startswith(("pop", "clear", "remove", "discard")) and fact.owner is not None:
+        gone = _release_container(heap, getattr(fact.owner, "id", 0), queries.storages(fact.old))
+    else:
+        gone = set(heap.release(_key(fact.place))) | (_held(fact.old) if fact.place.kind != "local" else set())
+    inner = fact.region is not None and fact.place.kind == "local" and len(fact.chain) > fact.region.depth
+    # Locals of captured calls are gone when the call returns, which no Leave tells inside a capture.
+    if fact.value is not None and not inner and not fact.how.startswith(_EMPTYING):
+        heap.hold(fact.value, _key(fact.place), fact)
+    if fact.order < region.end or fact.region is not None:
+        return
+    for storage in gone & lent:
+        if heap.holders.get(storage) or storage in _held(fact.value):
+            continue
+        empty = places.is_empty(fact.value)
+        if not empty and not places.workspace(region, fact, storage):
+            continue
+        if storage in kept and empty and fact.place.kind in ("local", "global"):
+            continue
+        if places.lives_on(region, fact) and not places.graph_dropped(region, fact):
+            name = f"`{fact.text}`" if fact.text else "this"
+            if empty:
+                message = (
+                    f"drops the last reference to {name}, which the graph still uses: the memory goes to somebody else"
+                )
+            else:
+                message = f"{name} is allocated anew while a graph still writes to the old one, which is freed: reserve the final size before the capture"
+            yield _problem(region, fact, fact.at, message, storage)
+            return
+
+
+def _release_container(heap: _Heap, owner: int, old: set[Storage]) -> set[Storage]:
+    gone: set[Storage] = set()
+    for storage, keys in heap.holders.items():
+        if storage in old:
+            for key in [k for k in keys if k[0] == owner]:
+                del keys[key]
+                gone.add(storage)
+    return gone
+
+
+def _at_leave(
+    region: Region, fact: Leave, heap: _Heap, lent: set[Storage], closed: set[int], kept: set[Storage]
+) -> Iterator[Problem]:
+    bound: dict[Storage, Fact | None] = {}
+    for name, value in fact.variables.items():
+        released = heap.release((fact.scope, name))
+        for storage in _held(value):
+            bound[storage] = released.get(storage, bound.get(storage))
+    if fact.order < region.end or fact.scope in closed or fact.region is not None:
+        return
+    entered = heap.entered[-1] if heap.entered and len(heap.entered) == len(fact.chain) else None
+    for storage, binding in bound.items():
+        if storage not in lent or heap.holders.get(storage) or storage in heap.returned or storage in kept:
+            continue
+        if storage.kind == "buffer" and binding is None:
+            continue
+        if not places.lives_on(region, fact):
+            continue
+        if binding is not None:
+            message = "a local of the code that captures: it is freed when the call returns, but the graph goes on reading it; keep it with the graph"
+            yield _problem(region, fact, binding.at, message, storage)
+        elif entered is not None and _temporary(entered, storage) and fact.chain:
+            message = "a temporary: nobody holds it after this call, but the graph goes on reading its memory; give it a name that lives as long"
+            yield _problem(region, fact, fact.chain[-1].at, message, storage)
+
+
+def _temporary(entered: Enter, storage: Storage) -> bool:
+    """True if the caller passed the tensor straight from the call that made it."""
+    values = [*entered.args, *entered.given.values()]
+    direct = [v for v in values if isinstance(v, Tensor) and v.storage is storage]
+    return (
+        bool(direct)
+        and all(v.place is None and v.view is None and v.sure for v in entered.args if v in direct)
+        and any(v in direct for v in entered.args)
+    )
+
+
+def _closed_scopes(region: Region) -> set[int]:
+    """Scopes that a function which lives on closes over."""
+    found: set[int] = set()
+    for fact in region.life:
+        if isinstance(fact, (Return, Keep)) or (isinstance(fact, Bind) and fact.place.kind != "local"):
+            for value in _functions(fact.value, 3):
+                scope: Scope | None = value.scope
+                while scope is not None:
+                    found.add(scope.id)
+                    scope = scope.parent
+    return found
+
+
+def _functions(value: Value | None, depth: int) -> Iterator[FunctionValue]:
+    if value is None or depth < 0:
+        return
+    for option in options(value):
+        if isinstance(option, FunctionValue):
+            yield option
+        elif isinstance(option, BoundMethod):
+            yield option.function
+        elif isinstance(option, Partial):
+            yield from _functions(option.function, depth - 1)
+        elif isinstance(option, Sequence):
+            for item in option.items:
+                yield from _functions(item, depth - 1)
+        elif isinstance(option, Mapping):
+            for item in option.items.values():
+                yield from _functions(item, depth - 1)
+        elif isinstance(option, Instance):
+            for item in (*option.args, *option.kwargs.values(), *list(option.attrs.values())):
+                if isinstance(item, (FunctionValue, Partial)):
+                    yield from _functions(item, depth - 1)
+
+
+def _in_objects(region: Region) -> set[Storage]:
+    """Memory in records whose fields are set without a trace (dataclasses, external objects), and passed to such objects."""
+    found: set[Storage] = set()
+    seen: set[int] = set()
+    for fact in region.life:
+        values: list[Value | None] = []
+        if isinstance(fact, (Return, Keep)):
+            values = [fact.value]
+        elif isinstance(fact, Bind):
+            values = [fact.value] if fact.how not in _EMPTYING else []
+        for value in values:
+            for option in options(value) if value is not None else ():
+                if isinstance(option, Instance) and option.id not in seen:
+                    seen.add(option.id)
+                    for item in (*option.args, *option.kwargs.values(), *list(option.attrs.values())):
+                        if option.external or getattr(option.cls, "dataclass", False):
+                            found |= {t.storage for t in tensors(item, 2)}
+    return found
+
+
+def _offloaded(region: Region) -> Iterator[Problem]:
+    """`module.cpu()` while a graph reads the module's GPU memory."""
+    lent = places.borrowed(region)
+    for fact in region.after:
+        if not isinstance(fact, Op) or fact.region is not None or not fact.name.startswith("torch.nn.Module."):
+            continue
+        last = fact.name.rpartition(".")[2]
+        if last != "cpu" and not (
+            last in ("to", "to_empty") and any(_cpu(v) for v in (*fact.args, *fact.kwargs.values()))
+        ):
+            continue
+        if fact.receiver is None or not any(t.storage in lent for t in tensors(fact.receiver, 8)):
+            continue
+        if places.lives_on(region, fact) and not places.graph_dropped(region, fact):
+            message = f"`{fact.text}` frees the GPU memory of weights that the graph goes on reading: drop the graph first, capture again afterwards"
+            yield _problem(region, fact, fact.at, message, None)
+
+
+def _cpu(value: Value) -> bool:
+    if isinstance(value, Const):
+        return isinstance(value.value, str) and value.value in ("cpu", "meta")
+    return device_of(value) == "cpu"
+
+
+def _problem(region: Region, fact: Fact, at: Location, message: str, storage: Storage | None) -> Problem:
+    notes = [Note(region.at, "captured here")]
+    if storage is not None:
+        used = region.inputs.get(storage) or region.writes.get(storage)
+        if used is not None and used.at != at:
+            notes.append(Note(used.at, "used here by captured work"))
+    replay = places.next_replay(region, fact)
+    if replay is not None:
+        notes.append(Note(replay.at, "replayed here"))
+    return Problem(at, message, tuple(notes), function=fact.function)
