@@ -1,0 +1,191 @@
+"""pre-commit, prek, the composite action and the snippets of the docs, each with the real tool."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import environment
+
+ROOT = Path(__file__).parent.parent
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def tool(name: str) -> str:
+    path = Path(sys.executable).parent / name
+    if not path.exists():
+        pytest.skip(f"{name} is not installed: pip install --group tools")
+    return str(path)
+
+
+def git(*args: str, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", *args]
+    return subprocess.run(command, cwd=cwd, check=check, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This checkout as a git repository with a tag, as pre-commit wants it."""
+    folder = tmp_path_factory.mktemp("hooks") / "graphlint"
+    listed = git("ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.splitlines()
+    for name in listed:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    git("init", "-q", cwd=folder)
+    git("add", "-A", cwd=folder)
+    git("commit", "-qm", "all", cwd=folder)
+    git("tag", "v0", cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, hooks: Path) -> Path:
+    """A user's repository: a capture in one file runs a helper in another."""
+    folder = tmp_path / "user"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text('[tool.graphlint]\nselect = ["host-sync", "unused-suppression"]\n')
+    (folder / "helper.py").write_text("def show(t):\n    return t.sum()\n")
+    (folder / "deep" / "run.py").write_text(
+        "import torch\nfrom helper import show\n\nx = torch.ones(8, device='cuda')\n"
+        "g = torch.cuda.CUDAGraph()\nshow(x)\nwith torch.cuda.graph(g):\n    y = show(x)\ng.replay()\n"
+    )
+    (folder / ".pre-commit-config.yaml").write_text(
+        f"repos:\n- repo: {hooks}\n  rev: v0\n  hooks:\n"
+        "  - id: graphlint\n  - id: graphlint-project\n    stages: [manual]\n"
+    )
+    git("init", "-q", cwd=folder)
+    git("add", "-A", cwd=folder)
+    git("commit", "-qm", "fine", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def run(repository: Path, store: Path) -> Run:
+    def call(name: str, *args: str) -> subprocess.CompletedProcess[str]:
+        env = environment(store, PRE_COMMIT_HOME=str(store / "pre-commit"), PREK_HOME=str(store / "prek"))
+        env["PATH"] = str(Path(sys.executable).parent) + os.pathsep + env["PATH"]
+        env["GIT_AUTHOR_NAME"] = env["GIT_COMMITTER_NAME"] = "t"
+        env["GIT_AUTHOR_EMAIL"] = env["GIT_COMMITTER_EMAIL"] = "t@example.org"
+        command = ["git"] if name == "git" else [tool(name)]
+        return subprocess.run([*command, *args], cwd=repository, capture_output=True, text=True, timeout=400, env=env)
+
+    return call
+
+
+def break_helper(repository: Path, comment: str = "") -> None:
+    (repository / "helper.py").write_text(f"def show(t):\n    return t.sum().item(){comment}\n")
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "prek"])
+def test_a_changed_helper_shows_the_capture_that_it_breaks(repository: Path, run: Run, name: str) -> None:
+    break_helper(repository)
+    made = run(name, "run", "--files", "helper.py")
+    assert made.returncode == 1, made.stdout + made.stderr
+    assert "helper.py:2:12: error GL001[host-sync]" in made.stdout
+    assert "captured here: deep/run.py:7" in made.stdout
+    break_helper(repository, "  # graphlint: ignore[host-sync] a test")
+    made = run(name, "run", "--files", "helper.py")
+    assert made.returncode == 0, made.stdout + made.stderr
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "prek"])
+def test_the_project_hook_checks_everything(repository: Path, run: Run, name: str) -> None:
+    break_helper(repository)
+    (repository / "new.py").write_text("x = 1\n")
+    made = run(name, "run", "graphlint-project", "--hook-stage", "manual", "--files", "new.py")
+    assert made.returncode == 1 and "helper.py:2:12: error GL001[host-sync]" in made.stdout, made.stdout + made.stderr
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "prek"])
+def test_an_installed_hook_stops_a_commit(repository: Path, run: Run, name: str) -> None:
+    assert run(name, "install").returncode == 0
+    break_helper(repository)
+    made = run("git", "commit", "-qam", "broken")
+    assert made.returncode != 0 and "GL001[host-sync]" in made.stdout + made.stderr
+    break_helper(repository, "  # graphlint: ignore[host-sync] a test")
+    made = run("git", "commit", "-qam", "explained")
+    assert made.returncode == 0, made.stdout + made.stderr
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "prek"])
+def test_try_repo(repository: Path, run: Run, hooks: Path, name: str) -> None:
+    break_helper(repository)
+    made = run(name, "try-repo", str(hooks), "graphlint", "--files", "helper.py", "--verbose")
+    assert made.returncode == 1 and "GL001[host-sync]" in made.stdout, made.stdout + made.stderr
+
+
+def test_the_manifest_is_valid() -> None:
+    made = subprocess.run(
+        [tool("pre-commit"), "validate-manifest", ROOT / ".pre-commit-hooks.yaml"], capture_output=True
+    )
+    assert made.returncode == 0, made.stdout
+
+
+def fences(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def schema(builtin: str, path: Path) -> None:
+    command = [tool("check-jsonschema"), "--builtin-schema", builtin, str(path)]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stdout + made.stderr
+
+
+def test_the_action_is_valid() -> None:
+    schema("vendor.github-actions", ROOT / "action.yml")
+
+
+def test_inputs_of_the_action_never_reach_the_shell_as_code() -> None:
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    shell = text[text.index("run: ") :]
+    assert "${{" not in shell
+
+
+def test_the_snippets_for_ci_are_valid(tmp_path: Path) -> None:
+    snippets = fences(ROOT / "docs" / "ci.md", "yaml")
+    assert len(snippets) == 3
+    for number, text in enumerate(snippets):
+        path = tmp_path / f"{number}.yml"
+        path.write_text(text)
+        schema("vendor.github-workflows" if "runs-on:" in text else "vendor.gitlab-ci", path)
+
+
+def test_the_configuration_of_the_docs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphlint.config import KEYS, check_rule_names, load
+    from graphlint.registry import load_rules
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    page = ROOT / "docs" / "configuration.md"
+    (snippet,) = fences(page, "toml")
+    (tmp_path / "pyproject.toml").write_text(snippet)
+    check_rule_names(load(tmp_path).config, load_rules().known)
+    missing = [key for key in KEYS if key not in page.read_text(encoding="utf-8")]
+    assert missing == []
+
+
+def test_the_action_runs(tmp_path: Path, repository: Path, hooks: Path) -> None:
+    """The very script of the action, with the environment that a runner gives it."""
+    break_helper(repository)
+    output = tmp_path / "output"
+    env = environment(
+        tmp_path, RUNNER_TEMP=str(tmp_path), GITHUB_OUTPUT=str(output), GRAPHLINT_ACTION=str(hooks),
+        GRAPHLINT_PATHS="deep\nhelper.py", GRAPHLINT_FAIL_ON="error", GRAPHLINT_SARIF="out.sarif", GRAPHLINT_ARGS="--torch-version\n2.11",
+    )  # fmt: skip
+    command = ["bash", str(hooks / ".github" / "action.sh")]
+    made = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=400, env=env)
+    assert made.returncode == 1, made.stdout + made.stderr
+    assert made.stdout.startswith("::error title=GL001%3A host-sync,file=helper.py,line=2,")
+    assert output.read_text() == "exit-status=1\n" and (repository / "out.sarif").exists()
