@@ -10,6 +10,7 @@ Glossary:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from graphlint import queries
 from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Index, Op, Replay, Write
@@ -49,6 +50,7 @@ def borrowed(region: Region) -> set[Storage]:
     return {s for s in (*region.inputs, *region.writes) if s.born is not region}
 
 
+@lru_cache(maxsize=16)
 def begins(region: Region) -> CaptureBegin | None:
     return queries.begin_fact(region)
 
@@ -64,6 +66,7 @@ def is_empty(value: Value | None) -> bool:
     return isinstance(value, Const) and value.value is None
 
 
+@lru_cache(maxsize=16)
 def replays(region: Region) -> list[Replay]:
     """Replays of `region` that are not meant for a later capture at the same line."""
     again = [

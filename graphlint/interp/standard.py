@@ -334,6 +334,11 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         run = attributes.find_method(m, receiver, "run")
         return m.call(run, (), {}, span, "run") if run is not None else Const(None)
     if isinstance(receiver.cls, ClassValue) and name in ("__init__", "__post_init__", "__init_subclass__"):
+        if name == "__init__" and any(b.startswith("torch.optim.") for b in receiver.cls.external_bases):
+            defaults = args[1] if len(args) > 1 else kwargs.get("defaults")
+            items: dict[object, Value] = dict(defaults.items) if isinstance(defaults, Mapping) else {}
+            items["params"] = args[0] if args else kwargs.get("params", Unknown())
+            receiver.attrs.setdefault("param_groups", m.sequence("list", [m.mapping(items, Unknown())]))
         return Const(None)
     return Unknown(f"{name}()")
 
