@@ -12,18 +12,18 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from graphlint import suppress
-from graphlint.config import Config, check_rule_names, selected
-from graphlint.finding import SEVERITIES, FileError, Finding
+from graphlint.config import Config, check_rule_names
+from graphlint.finding import FileError, Finding
 from graphlint.registry import Registry, load_rules
-from graphlint.source import Location, Source, SourceError, Span
+from graphlint.source import Location, Span
 
 if TYPE_CHECKING:
+    from graphlint.notebooks import Notebook
     from graphlint.region import Region
     from graphlint.rule import Rule
     from graphlint.scope import Scope
@@ -83,6 +83,8 @@ class Report:
     targets: frozenset[str] = frozenset()
     suppressed: tuple[Finding, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    notebooks: Mapping[str, Notebook] = field(default_factory=dict)
+    """Of each notebook of the scope, its cells; places in it are counted in its joined text."""
 
     @property
     def files(self) -> int:
@@ -98,6 +100,7 @@ class Report:
             self.targets | other.targets,
             tuple(sorted(dict.fromkeys(self.suppressed + other.suppressed), key=order)),
             {**self.digests, **other.digests},
+            {**self.notebooks, **other.notebooks},
         )
 
 
@@ -123,6 +126,7 @@ def check(
         ConfigError: an unknown rule in `config`. RuleError: a rule that cannot be loaded.
     """
     from graphlint.scope import find_scope
+    from graphlint.selection import select
 
     overlay = {Path(os.path.abspath(p)): text for p, text in (overlay or {}).items()}
     registry = registry or load_rules([config.resolve(p) for p in config.rule_folder])
@@ -135,7 +139,7 @@ def check(
         raw = store.cached(scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry, scope.files)))
     else:
         raw = deep(lambda: analyse(scope, config, registry, sorted(scope.targets)))
-    return select(raw, scope.targets, scope.errors, config, registry, overlay, scope.outside)
+    return select(raw, scope, config, registry)
 
 
 def deep(work: Callable[[], T]) -> T:
@@ -261,125 +265,3 @@ def summary(region: Region) -> RegionSummary:
 
 def _by_place(place: Place) -> tuple[str, int, str]:
     return place.path, place.line, place.label
-
-
-# ------------------------------------------------------------------------------------- from raw findings to a report
-
-
-def select(
-    raw: Raw,
-    targets: Collection[str],
-    unreadable: Iterable[FileError],
-    config: Config,
-    registry: Registry,
-    overlay: Mapping[Path, str],
-    outside: Callable[[str], bool],
-) -> Report:
-    """The report about `targets`: rules selected, severities set, suppressions applied, each fault once.
-
-    outside: whether a path belongs to an installed package, which the user cannot edit.
-    """
-    names = selected(config, registry.by_name)
-    levels = dict(config.severity)
-    errors = [e for e in (*unreadable, *raw.errors) if e.path in targets]
-    errors = list(dict.fromkeys(errors))
-    about = [f for f in raw.findings if f.rule in names and _concerns(f, targets)]
-    about = [_releveled(f, levels) for f in about]
-    about += [_releveled(unreadable_finding(e), levels) for e in errors if "unreadable-file" in names]
-    about = _without_ignored(distinct(about), config)
-    suspects = set(targets) | {f.at.path for f in about} | {n.at.path for f in about for n in f.notes}
-    found: dict[str, list[suppress.Directive]] = {}
-    sources: dict[str, Source] = {}
-    for path in suspects:
-        source = read_marked(path, overlay)
-        if source is not None and (listed := suppress.directives(source)):
-            found[path], sources[path] = listed, source
-    away = {f.at.path for f in about if outside(f.at.path)}
-    outcome = suppress.apply(about, found, registry.known, at_notes=away)
-    own: list[Finding] = []
-    for path, listed in found.items():
-        if path in targets:
-            source = sources[path]
-            own += suppress.own_findings(
-                source, path, listed, registry.known, names, require_reason=config.require_reason
-            )
-    own = [_releveled(f, levels) for f in own if f.rule in names]
-    own = _without_ignored(own, config)
-    from graphlint.fix import digest
-
-    digests = dict(raw.digests)
-    digests.update({p: digest(s.text) for p, s in sources.items() if p not in digests})
-    regions = tuple(r for r in raw.regions if r.at.path in targets or (r.applied_at and r.applied_at.path in targets))
-    return Report(
-        tuple(sorted([*outcome.kept, *own], key=order)),
-        regions,
-        (*errors, *(n for n in raw.notices if n.path in targets)),
-        frozenset(targets),
-        tuple(sorted(outcome.silenced, key=order)),
-        digests,
-    )
-
-
-def _concerns(finding: Finding, targets: Collection[str]) -> bool:
-    return finding.at.path in targets or any(note.at.path in targets for note in finding.notes)
-
-
-def _releveled(finding: Finding, levels: Mapping[str, object]) -> Finding:
-    from dataclasses import replace
-
-    level = levels.get(finding.rule)
-    return finding if level is None else replace(finding, severity=level)  # type: ignore[arg-type]
-
-
-def _without_ignored(findings: list[Finding], config: Config) -> list[Finding]:
-    if not config.per_file_ignores:
-        return findings
-    from graphlint.scope import glob_matcher
-
-    patterns = [(glob_matcher([glob]), set(rules)) for glob, rules in config.per_file_ignores]
-
-    def ignored(finding: Finding) -> bool:
-        path = os.path.relpath(finding.at.path, config.root).replace(os.sep, "/")
-        return any(finding.rule in rules and matches(path) for matches, rules in patterns)
-
-    return [f for f in findings if not ignored(f)]
-
-
-def distinct(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding a rule and place: the most severe, then the one with the shortest way, then one with a fix."""
-    best: dict[tuple[str, str, int, int], Finding] = {}
-    for finding in findings:
-        key = finding.rule, finding.at.path, finding.at.span.line, finding.at.span.column
-        if key not in best or _rank(finding) < _rank(best[key]):
-            best[key] = finding
-    return list(best.values())
-
-
-def _rank(finding: Finding) -> tuple[int, int, bool, str, tuple[Location, ...]]:
-    notes = tuple(note.at for note in finding.notes)
-    return SEVERITIES.index(finding.severity), len(notes), finding.fix is None, finding.message, notes
-
-
-def unreadable_finding(error: FileError) -> Finding:
-    """GL902 for a file that could not be checked, at the line that its message names."""
-    import re
-
-    match = re.search(r"\bline (\d+)", error.message)
-    line = int(match[1]) if match else 1
-    at = Location(error.path, Span(line, 1, line, 1))
-    return Finding("unreadable-file", "GL902", "error", at, error.message)
-
-
-def read_marked(path: str, overlay: Mapping[Path, str]) -> Source | None:
-    """The source of a file that may hold suppressions, None if it holds none or cannot be read."""
-    text = overlay.get(Path(path))
-    if text is not None:
-        return Source(Path(path), text)
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-        if b"graphlint" not in data and b"noqa" not in data.lower():
-            return None
-        return Source.from_bytes(Path(path), data)
-    except (OSError, SourceError):
-        return None

@@ -19,6 +19,7 @@ from graphlint.finding import FileError
 from graphlint.source import Source, SourceError
 
 if TYPE_CHECKING:
+    from graphlint.notebooks import Notebook
     from graphlint.program.program import Program
 
 _MARKERS = ("pyproject.toml", ".git", "setup.py", "setup.cfg", ".hg")
@@ -35,8 +36,9 @@ class Scope:
     roots: tuple[Path, ...]
     site_packages: tuple[Path, ...]
     overlay: dict[Path, str] = field(default_factory=dict)
-    notebooks: frozenset[str] = frozenset()
-    unread: tuple[FileError, ...] = ()
+    """Texts that stand for files: unsaved buffers, and the joined cells of notebooks."""
+    notebooks: dict[str, Notebook] = field(default_factory=dict)
+    _owned: frozenset[str] | None = None
 
     def program(self) -> Program:
         from graphlint.program.program import Program
@@ -45,11 +47,13 @@ class Scope:
 
     def outside(self, path: str) -> bool:
         """Whether `path` belongs to an installed package: the user cannot put a comment into it."""
-        return path not in self._owned and any(_inside(path, str(root)) for root in self.site_packages)
+        return not self.owns(path) and any(_inside(path, str(root)) for root in self.site_packages)
 
-    @property
-    def _owned(self) -> frozenset[str]:
-        return frozenset(self.files)
+    def owns(self, path: str) -> bool:
+        """Whether `path` is a file of the project."""
+        if self._owned is None:
+            self._owned = frozenset(self.files)
+        return path in self._owned
 
     def digest(self, path: str) -> str | None:
         """Of the text that stands in `path` now, None if it cannot be read or is an overlay's."""
@@ -86,14 +90,33 @@ def find_scope(paths: Sequence[Path], config: Config, overlay: Mapping[Path, str
             files.update(dict.fromkeys(os.path.abspath(p) for p in more))
         else:
             files.update(dict.fromkeys(sorted(str(p) for p in _flat(folder))))
+    failed = [FileError(str(path), message) for path, message in errors]
+    texts = dict(overlay)
+    books: dict[str, Notebook] = {}
+    for name in files:
+        if name.endswith(".ipynb") and Path(name) not in overlay:
+            book, error = _notebook(name)
+            books[name], texts[Path(name)] = book, book.joined
+            if error is not None and name in targets:
+                failed.append(error)
     return Scope(
         frozenset(targets),
         tuple(sorted(files)),
-        tuple(FileError(str(path), message) for path, message in errors),
+        tuple(failed),
         tuple(_roots(given, bounds, config)),
         tuple(_site_packages(config, bounds)),
-        dict(overlay),
+        texts,
+        books,
     )
+
+
+def _notebook(path: str) -> tuple[Notebook, FileError | None]:
+    from graphlint.notebooks import Notebook, read
+
+    try:
+        return read(Path(path)), None
+    except SourceError as error:
+        return Notebook("", ()), FileError(path, str(error))
 
 
 def _forced(

@@ -29,15 +29,15 @@ def baseline(output: str | None, prune: bool, **options: Any) -> int:
         path = Path(store.DEFAULT)
     report = run.analyse()
     if prune:
-        compared = store.compare(report, path, run.ran(), run.lines(), report.targets)
+        compared = store.compare(report, path, run.ran(), run.lines(report), report.targets)
         store.write(path, store.read(path) - set(compared.stale))
         say(f"{path}: {plural(len(compared.stale), 'entry')} removed".replace("entrys", "entries"))
         return 0
     root = str(path.resolve().parent)
-    entries = set(store.fingerprints(report.findings, root, run.lines()))
+    entries = set(store.fingerprints(report.findings, root, run.lines(report)))
     if path.exists():
         # Files and rules that were not looked at keep what is known of them.
-        compared = store.compare(report, path, run.ran(), run.lines(), report.targets)
+        compared = store.compare(report, path, run.ran(), run.lines(report), report.targets)
         entries |= store.read(path) - set(compared.stale)
     store.write(path, entries)
     say(f"{path}: {plural(len(report.findings), 'finding')} written down")

@@ -208,7 +208,7 @@ class Run:
         from graphlint.baseline import compare
         from graphlint.report.view import plural
 
-        compared = compare(report, path, self.ran(), self.lines(), report.targets)
+        compared = compare(report, path, self.ran(), self.lines(report), report.targets)
         if compared.stale and not self.options["quiet"]:
             count = plural(len(compared.stale), "entry").replace("entrys", "entries")
             say(
@@ -225,10 +225,12 @@ class Run:
             names |= selected(check_rule_names(group.config, self.registry.known), self.registry.by_name)
         return names
 
-    def lines(self) -> Lines:
+    def lines(self, report: Report) -> Lines:
+        """Source lines as they were analysed."""
         from graphlint.baseline import Lines
 
-        return Lines({str(path): text for path, text in self.overlay.items()})
+        texts = {str(path): text for path, text in self.overlay.items()}
+        return Lines({**texts, **{path: book.joined for path, book in report.notebooks.items()}})
 
     def view(self, *, color: bool = False) -> View:
         from graphlint.report.view import View
@@ -249,6 +251,9 @@ class Run:
     def show(self, report: Report, fixed: int, known: int) -> None:
         from graphlint.report import render
 
+        if report.notebooks:
+            report = self._in_cells(report)
+
         for name, path in self.options["reports"]:
             view = self.view()
             view.fixed, view.baselined = fixed, known
@@ -259,6 +264,20 @@ class Run:
         if self.options["output_format"] not in ("text", "concise") and not self.options["quiet"]:
             for error in report.errors:
                 say(f"{view.path(error.path)}: {error.message}")
+
+    def _in_cells(self, report: Report) -> Report:
+        """The report with places in notebooks counted in their cells."""
+        from dataclasses import replace
+
+        from graphlint.notebooks import texts, to_cells
+
+        books = dict(report.notebooks)
+        self.overlay |= {Path(path): text for path, text in texts(books).items()}
+        return replace(
+            report,
+            findings=tuple(to_cells(f, books) for f in report.findings),
+            suppressed=tuple(to_cells(f, books) for f in report.suppressed),
+        )
 
     def status(self, report: Report) -> int:
         """1 if a finding is at least as severe as --fail-on; notes never fail."""

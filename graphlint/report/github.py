@@ -42,7 +42,7 @@ def render(report: Report, view: View) -> str:
             properties["endColumn"] = str(span.end_column)
         listed = ",".join(f"{key}={escape_property(value)}" for key, value in properties.items())
         way = "".join(f"\n{n.message}: {view.path(n.at.path)}:{n.at.line}" for n in finding.notes)
-        rows.append(f"::{_COMMANDS[finding.severity]} {listed}::{escape(finding.message + way)}")
+        rows.append(f"::{_COMMANDS[finding.severity]} {listed}::{escape(view.said(finding) + way)}")
     counts = Counter(f.severity for f in report.findings)
     for level in SEVERITIES:
         if counts[level] > _SHOWN:

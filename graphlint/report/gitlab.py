@@ -17,7 +17,7 @@ def render(report: Report, view: View) -> str:
         span = finding.at.span
         issues.append(
             {
-                "description": harmless(f"{finding.code}[{finding.rule}] {finding.message}"),
+                "description": harmless(f"{finding.code}[{finding.rule}] {view.said(finding)}"),
                 "check_name": finding.rule,
                 "fingerprint": mark.digest,
                 "severity": _SEVERITIES[finding.severity],

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphlint.engine import Place, RegionSummary, Report
 from graphlint.finding import Finding, Fix
+from graphlint.notebooks import split
 from graphlint.report.view import View
 
 
@@ -27,6 +28,8 @@ def finding_object(finding: Finding, view: View) -> dict[str, Any]:
         "trace": [{"path": view.path(n.at.path), "line": n.at.line, "message": n.message} for n in finding.notes],
         "fix": fix_object(finding.fix, view),
     }
+    if (cell := split(finding.at.path)[1]) is not None:
+        found["cell"] = cell
     if finding.verdict is not None:
         found["verdict"] = finding.verdict
         found["evidence"] = finding.evidence

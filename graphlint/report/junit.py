@@ -29,7 +29,7 @@ def _suite(path: str, findings: Iterable[Finding], view: View) -> list[str]:
         span = finding.at.span
         name = f"{finding.code}[{finding.rule}]:{span.line}:{span.column}"
         way = "".join(f"\n{_text(n.message)}: {_text(view.path(n.at.path))}:{n.at.line}" for n in finding.notes)
-        body = escape(f"{_text(shown)}:{span.line}:{span.column}: {_text(finding.message)}{way}")
+        body = escape(f"{_text(shown)}:{span.line}:{span.column}: {_text(view.said(finding))}{way}")
         rows.append(
             f"    <testcase name={_attribute(name)} classname={_attribute(shown)} file={_attribute(shown)} "
             f'line="{span.line}" time="0">'

@@ -31,7 +31,7 @@ def _location(at: Location, view: View) -> dict[str, Any]:
 
 def _diagnostic(finding: Finding, view: View) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "message": harmless(finding.message),
+        "message": harmless(view.said(finding)),
         "location": _location(finding.at, view),
         "severity": _SEVERITIES[finding.severity],
         "code": {"value": f"{finding.code}[{finding.rule}]"},

@@ -96,7 +96,7 @@ def _result(finding: Finding, index: int, mark: str, view: View) -> dict[str, An
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": _sentence(finding.message)},
+        "message": {"text": _sentence(view.said(finding))},
         "locations": [{"physicalLocation": _physical(finding.at, view, snippet=True)}],
         "partialFingerprints": {"graphlint/v1": mark},
     }

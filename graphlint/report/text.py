@@ -22,7 +22,7 @@ def paint(text: str, style: str, view: View) -> str:
 def headline(finding: Finding, view: View) -> str:
     """`path:line:col: error GL001[host-sync] message`."""
     span = finding.at.span
-    place = paint(harmless(view.path(finding.at.path), tabs=True), "path", view) + f":{span.line}:{span.column}:"
+    place = paint(harmless(view.label(finding.at.path), tabs=True), "path", view) + f":{span.line}:{span.column}:"
     level = paint(finding.severity, finding.severity, view)
     verdict = f" ({finding.verdict})" if finding.verdict else ""
     message = harmless(finding.message, tabs=True)
@@ -77,7 +77,7 @@ def notes(finding: Finding, view: View) -> list[str]:
     rows = []
     for note in finding.notes:
         code = harmless(view.line(note.at.path, note.at.line).strip())[:80]
-        place = f"{harmless(view.path(note.at.path), tabs=True)}:{note.at.span.line}:{note.at.span.column}"
+        place = f"{harmless(view.label(note.at.path), tabs=True)}:{note.at.span.line}:{note.at.span.column}"
         label = paint("note", "note", view)
         rows.append(
             f"  {label}: {harmless(note.message, tabs=True)}: {place}"

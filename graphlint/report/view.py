@@ -10,6 +10,7 @@ from pathlib import Path
 
 from graphlint.baseline import Lines
 from graphlint.finding import Finding
+from graphlint.notebooks import split
 from graphlint.registry import ToolRule
 from graphlint.rule import Rule
 from graphlint.source import Source, SourceError
@@ -47,6 +48,7 @@ class View:
     quiet: bool = False
     verbose: bool = False
     overlay: Mapping[Path, str] = field(default_factory=dict)
+    """Texts that stand for files: standard input, cells of notebooks."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Other names for files: standard input under the name that it was given."""
     fixed: int = 0
@@ -55,8 +57,19 @@ class View:
     """Where fingerprints start: the project's folder, so that they do not depend on the working directory."""
     _sources: dict[str, Source | None] = field(default_factory=dict)
 
+    def label(self, path: str) -> str:
+        """As `path`, with the cell of a notebook: `a.ipynb:cell 3`."""
+        cell = split(path)[1]
+        return self.path(path) + (f":cell {cell}" if cell is not None else "")
+
+    def said(self, finding: Finding) -> str:
+        """The message, with the cell of a notebook before it where the format has no place for that."""
+        cell = split(finding.at.path)[1]
+        return finding.message if cell is None else f"cell {cell}: {finding.message}"
+
     def path(self, path: str) -> str:
         """Relative to the working directory, with slashes."""
+        path = split(path)[0]
         if path in self.names:
             return self.names[path]
         try:
