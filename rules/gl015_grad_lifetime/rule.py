@@ -1,0 +1,190 @@
+"""`.grad` that is there at a capture, or thrown away while a graph writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import places, queries
+from graphlint.fact import Bind, Fact, Index, Op, Operator, Replay, Write
+from graphlint.finding import Note, Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.source import Location
+from graphlint.value import Const, Instance, Storage, Tensor, Unknown, Value, tensors
+
+_BACKWARD = ("Tensor.backward", "torch.autograd.backward")
+
+
+@rule("GL015", "grad-lifetime", "error", "`.grad` exists at the capture, or is cleared while a graph writes it")
+def check(region: Region) -> Iterator[Problem]:
+    told: set[Location] = set()
+    found: Iterator[Problem] = iter(())
+    if region.kind in places.MANUAL:
+        found = _manual(region)
+    elif region.kind == "graphed-callables":
+        found = _accumulated(region)
+    for problem in found:
+        if problem.at not in told:
+            told.add(problem.at)
+            yield problem
+
+
+def _manual(region: Region) -> Iterator[Problem]:
+    backward = next((f for f in region.captured if isinstance(f, Op) and f.name in _BACKWARD), None)
+    if backward is None:
+        return
+    used = _parameters(region)
+    if (left := _left_over(region, backward, used)) is not None:
+        message = (
+            "`.grad` of an earlier backward is still there when this one is captured, so every replay adds to it: "
+            "set gradients to None right before the capture"
+        )
+        notes = (Note(left.at, "gradients come from here"), *region.way(backward))
+        yield Problem(backward.at, message, notes[:5], function=backward.function)
+    if any(isinstance(f, Op) and f.name.endswith(".step") and _is_optimizer(f.receiver) for f in region.captured):
+        return
+    for fact in region.after:
+        if fact.region is None and _clears(fact, used, strict=True) and places.next_replay(region, fact) is not None:
+            if _set_again(region, fact):
+                continue
+            message = (
+                "sets gradients to None while a graph writes them: later replays fill memory that no parameter points to, "
+                "and the optimizer skips the parameters"
+            )
+            yield _problem(region, fact, message)
+
+
+def _problem(region: Region, fact: Fact, message: str) -> Problem:
+    notes = [Note(region.at, "captured here")]
+    replay = places.next_replay(region, fact)
+    if replay is not None:
+        notes.append(Note(replay.at, "replayed here"))
+    return Problem(fact.at, message, tuple(notes), function=fact.function)
+
+
+def _parameters(region: Region) -> set[Storage]:
+    """Parameters that captured work reads."""
+    return {s for s in region.inputs if s.kind == "parameter"}
+
+
+def _is_optimizer(value: Value | None) -> bool:
+    if not isinstance(value, Instance):
+        return False
+    bases = getattr(value.cls, "external_bases", ())
+    return value.external.startswith("torch.optim.") or any(b.startswith("torch.optim.") for b in bases)
+
+
+def _clears(fact: Fact, used: set[Storage], strict: bool = False) -> bool:
+    """True if `fact` sets `.grad` of one of the `used` parameters to None. `strict`: silent where that is not known."""
+    if isinstance(fact, Op) and fact.name.rpartition(".")[2] == "zero_grad":
+        flag = fact.argument(0, "set_to_none")
+        if flag is not None and not (isinstance(flag, Const) and flag.value):
+            return False
+        return _concerns(fact.receiver, used, strict)
+    if isinstance(fact, Bind) and fact.place.name == "grad" and places.is_empty(fact.value):
+        owner = fact.owner
+        if isinstance(owner, Tensor):
+            return owner.storage in used or (owner.storage.kind == "unknown" and not strict)
+        return not strict
+    return False
+
+
+def _concerns(owner: Value | None, used: set[Storage], strict: bool) -> bool:
+    """True if a module or an optimizer holds one of the parameters."""
+    if not isinstance(owner, Instance):
+        return not strict
+    held: list[Tensor] = []
+    vague = False
+    if _is_optimizer(owner):
+        groups = owner.attrs.get("param_groups")
+        for value in (*owner.args[:1], owner.kwargs.get("params"), groups):
+            if value is not None:
+                held += tensors(value, 5)
+                vague = vague or isinstance(value, Unknown)
+    else:
+        held = tensors(owner, 8)
+    known = {t.storage for t in held if t.storage.kind == "parameter"}
+    if known:
+        return bool(known & used)
+    return not strict or vague or not used
+
+
+def _zeroes(fact: Fact, used: set[Storage]) -> bool:
+    """True if `fact` zeroes gradients in place."""
+    if isinstance(fact, Op) and fact.name.rpartition(".")[2] == "zero_grad":
+        flag = fact.argument(0, "set_to_none")
+        return isinstance(flag, Const) and flag.value is False and _concerns(fact.receiver, used, strict=False)
+    return isinstance(fact, Write) and fact.how in ("zero_", "fill_") and any(
+        t.storage.kind == "grad" for t in tensors(fact.target, 0)
+    )  # fmt: skip
+
+
+def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
+    """The eager backward whose gradients are still there at the captured one; None if they were cleared, or are zeroed."""
+    present: Fact | None = None
+    recent: set[Storage] = set()
+    for fact in region.life:
+        if fact.order >= captured.order:
+            break
+        if fact.region is not None and fact.region is not region:
+            continue
+        if isinstance(fact, (Op, Operator, Index)):
+            for value in queries.operands(fact):
+                recent |= {t.storage for t in tensors(value, 1) if t.storage.kind == "parameter"}
+        if isinstance(fact, Op) and fact.name in _BACKWARD:
+            if fact.region is None and (recent & used if recent and used else fact.at == captured.at):
+                present = fact
+            recent = set()
+        elif present is not None and _clears(fact, used):
+            present = None
+        elif isinstance(fact, Bind) and fact.place.name == "requires_grad":
+            return None
+    if present is None:
+        return None
+    if any(_zeroes(f, used) for f in region.captured if f.order < captured.order):
+        return None
+    if any(_zeroes(f, used) or _given(f) for f in region.after if f.region is None):
+        return None
+    return present
+
+
+def _given(fact: Fact) -> bool:
+    return isinstance(fact, Bind) and fact.place.name == "grad" and not places.is_empty(fact.value)
+
+
+def _set_again(region: Region, clear: Fact) -> bool:
+    """True if gradients get their tensors back before the next replay."""
+    replay = places.next_replay(region, clear)
+    end = replay.order if replay is not None else 1 << 60
+    return any(_given(f) for f in region.after if clear.order < f.order < end)
+
+
+def _accumulated(region: Region) -> Iterator[Problem]:
+    """Several backwards through a graphed callable after `.grad` was set to None once."""
+    used = _parameters(region)
+    clear: Fact | None = None
+    calls: list[Fact] = []
+    hooked = any(isinstance(f, Op) and f.name.endswith("register_post_accumulate_grad_hook") for f in region.life)
+    if hooked:
+        return
+    replayed = False
+    for fact in region.after:
+        if fact.region is not None:
+            continue
+        if _clears(fact, used, strict=True):
+            clear, calls = fact, []
+        elif _given(fact) or _zeroes(fact, used):
+            clear = None
+        elif isinstance(fact, Replay) and region in fact.replayed:
+            replayed = True
+        elif isinstance(fact, Op) and fact.name in _BACKWARD and replayed:
+            replayed = False
+            calls.append(fact)
+            if clear is not None and len(calls) > 1:
+                message = (
+                    "gradients are set to None and then accumulated over several calls of a graphed callable: the first "
+                    "`.grad` is the graph's own buffer, which the next call overwrites; start from zeroed tensors"
+                )
+                notes = (Note(region.at, "graphed here"), Note(calls[-1].at, "accumulates here"))
+                yield Problem(clear.at, message, notes, function=clear.function)
+                clear = None
