@@ -18,7 +18,7 @@ __all__ = ["blocks", "lower_class_head", "lower_function_head", "lower_statement
 
 _INDENT = re.compile(r"[ \t\f]*")
 #: Whole files lowered because a slice of them does not parse alone, newest last.
-_WHOLE: OrderedDict[int, tuple[Source, tuple[tree.Stmt, ...]]] = OrderedDict()
+_WHOLE: OrderedDict[int, tuple[Source, tuple[tree.Stmt, ...] | SourceError]] = OrderedDict()
 _WHOLE_KEPT = 4
 
 
@@ -36,9 +36,12 @@ def lower_statements(
     try:
         parsed, indented = _parse(source, first_line, _text(source, first_line, last_line))
     except SourceError as error:
-        if str(error).startswith("nested"):
+        if str(error).startswith("nested") or (first_line <= 1 and last_line >= len(source.lines)):
             raise
-        return _from_whole(source, first_line, last_line, adopt)
+        try:
+            return _from_whole(source, first_line, last_line, adopt)
+        except SourceError:
+            raise error from None
     lowerer = StatementLowerer(Cursor(source, first_line), qualname_prefix.rstrip("."), adopt)
     body: Any = parsed.body
     if indented:
@@ -109,18 +112,23 @@ def lower_whole(source: Source) -> tuple[tree.Stmt, ...]:
         SourceError: as lower_statements.
     """
     kept = _WHOLE.get(id(source))
-    if kept is not None and kept[0] is source:
-        _WHOLE.move_to_end(id(source))
-        return kept[1]
-    parsed, _ = _parse(source, 1, source.text)
+    if kept is None or kept[0] is not source:
+        kept = _WHOLE[id(source)] = (source, _whole(source))
+        while len(_WHOLE) > _WHOLE_KEPT:
+            _WHOLE.popitem(last=False)
+    if isinstance(kept[1], SourceError):
+        raise SourceError(str(kept[1]))
+    return kept[1]
+
+
+def _whole(source: Source) -> tuple[tree.Stmt, ...] | SourceError:
     try:
-        statements = StatementLowerer(Cursor(source, 1)).block(parsed.body)
+        parsed, _ = _parse(source, 1, source.text)
+        return StatementLowerer(Cursor(source, 1)).block(parsed.body)
+    except SourceError as error:
+        return error
     except RecursionError:
-        raise SourceError("nested too deeply (line 1)") from None
-    _WHOLE[id(source)] = (source, statements)
-    while len(_WHOLE) > _WHOLE_KEPT:
-        _WHOLE.popitem(last=False)
-    return statements
+        return SourceError("nested too deeply (line 1)")
 
 
 def _from_whole(source: Source, first_line: int, last_line: int, adopt: Adopt | None) -> tuple[tree.Stmt, ...]:

@@ -9,30 +9,15 @@ import libcst as cst
 
 from graphlint.lower import tree
 from graphlint.lower.cursor import Cursor
-from graphlint.lower.expressions import ExpressionLowerer
+from graphlint.lower.leaves import identifier
 from graphlint.lower.patterns import PatternLowerer
+from graphlint.lower.simple import SimpleLowerer
 
 Definition: TypeAlias = tree.Function | tree.Class
 Adopt: TypeAlias = Callable[[Any], Any]
 
-_AUGMENTED = {
-    "AddAssign": "+",
-    "SubtractAssign": "-",
-    "MultiplyAssign": "*",
-    "MatrixMultiplyAssign": "@",
-    "DivideAssign": "/",
-    "ModuloAssign": "%",
-    "BitAndAssign": "&",
-    "BitOrAssign": "|",
-    "BitXorAssign": "^",
-    "LeftShiftAssign": "<<",
-    "RightShiftAssign": ">>",
-    "PowerAssign": "**",
-    "FloorDivideAssign": "//",
-}
 
-
-class StatementLowerer(PatternLowerer, ExpressionLowerer):
+class StatementLowerer(SimpleLowerer, PatternLowerer):
     """Lowers statements at a cursor.
 
     `scope` is the qualified name of the definition around them; `adopt` is given each Function and Class made and
@@ -95,161 +80,6 @@ class StatementLowerer(PatternLowerer, ExpressionLowerer):
         self.cursor.take("else" if type(node) is cst.Else else "finally")
         self.cursor.take(":")
         return self.suite(node.body)
-
-    # -------------------------------------------------------------------------------------------- small statements
-
-    def _s_Expr(self, node: cst.Expr, start: int) -> tree.Stmt:
-        value = self.expr(node.value)
-        return tree.ExprStmt(self.cursor.span(start, self.cursor.pos), value)
-
-    def _s_Assign(self, node: cst.Assign, start: int) -> tree.Stmt:
-        targets: list[tree.Expr] = []
-        for target in node.targets:
-            targets.append(self.expr(target.target))
-            self.cursor.take("=")
-        value = self.expr(node.value)
-        return tree.Assign(self.cursor.span(start, self.cursor.pos), tuple(targets), value)
-
-    def _s_AugAssign(self, node: cst.AugAssign, start: int) -> tree.Stmt:
-        target = self.expr(node.target)
-        op = _AUGMENTED.get(type(node.operator).__name__, "+")
-        self.cursor.take(op + "=")
-        value = self.expr(node.value)
-        return tree.AugAssign(self.cursor.span(start, self.cursor.pos), target, op, value)
-
-    def _s_AnnAssign(self, node: cst.AnnAssign, start: int) -> tree.Stmt:
-        target = self.expr(node.target)
-        self.cursor.take(":")
-        annotation = self.annotation(node.annotation)
-        value: tree.Expr | None = None
-        if node.value is not None:
-            self.cursor.take("=")
-            value = self.expr(node.value)
-        return tree.AnnAssign(self.cursor.span(start, self.cursor.pos), target, annotation, value)
-
-    def _s_TypeAlias(self, node: cst.TypeAlias, start: int) -> tree.Stmt:
-        self.cursor.take("type")
-        target = self.expr(node.name)
-        self._type_parameters(node.type_parameters)
-        self.cursor.take("=")
-        value = self.expr(node.value)
-        return tree.Assign(self.cursor.span(start, self.cursor.pos), (target,), value)
-
-    def _s_Return(self, node: cst.Return, start: int) -> tree.Stmt:
-        self.cursor.take("return")
-        value = self.optional(node.value)
-        return tree.Return(self.cursor.span(start, self.cursor.pos), value)
-
-    def _s_Raise(self, node: cst.Raise, start: int) -> tree.Stmt:
-        self.cursor.take("raise")
-        exc = self.optional(node.exc)
-        cause: tree.Expr | None = None
-        if node.cause is not None:
-            self.cursor.take("from")
-            cause = self.expr(node.cause.item)
-        return tree.Raise(self.cursor.span(start, self.cursor.pos), exc, cause)
-
-    def _s_Assert(self, node: cst.Assert, start: int) -> tree.Stmt:
-        self.cursor.take("assert")
-        test = self.expr(node.test)
-        message: tree.Expr | None = None
-        if node.msg is not None:
-            self.cursor.take(",")
-            message = self.expr(node.msg)
-        return tree.Assert(self.cursor.span(start, self.cursor.pos), test, message)
-
-    def _s_Del(self, node: cst.Del, start: int) -> tree.Stmt:
-        self.cursor.take("del")
-        target = self.expr(node.target)
-        targets = target.items if isinstance(target, (tree.TupleExpr, tree.ListExpr)) else (target,)
-        return tree.Delete(self.cursor.span(start, self.cursor.pos), targets)
-
-    def _s_Pass(self, node: cst.Pass, start: int) -> tree.Stmt:
-        self.cursor.take("pass")
-        return tree.Pass(self.cursor.span(start, self.cursor.pos))
-
-    def _s_Break(self, node: cst.Break, start: int) -> tree.Stmt:
-        self.cursor.take("break")
-        return tree.Break(self.cursor.span(start, self.cursor.pos))
-
-    def _s_Continue(self, node: cst.Continue, start: int) -> tree.Stmt:
-        self.cursor.take("continue")
-        return tree.Continue(self.cursor.span(start, self.cursor.pos))
-
-    def _s_Global(self, node: cst.Global, start: int) -> tree.Stmt:
-        names = self._names("global", node.names)
-        return tree.Global(self.cursor.span(start, self.cursor.pos), names)
-
-    def _s_Nonlocal(self, node: cst.Nonlocal, start: int) -> tree.Stmt:
-        names = self._names("nonlocal", node.names)
-        return tree.Nonlocal(self.cursor.span(start, self.cursor.pos), names)
-
-    def _names(self, keyword: str, items: Iterable[cst.NameItem]) -> tuple[str, ...]:
-        self.cursor.take(keyword)
-        for index, item in enumerate(items):
-            if index:
-                self.cursor.take(",")
-            self.cursor.take(item.name.value)
-        return tuple([item.name.value for item in items])
-
-    # -------------------------------------------------------------------------------------------- imports
-
-    def _s_Import(self, node: Any, start: int) -> tree.Stmt:
-        if type(node) is not cst.Import:
-            self.cursor.take("lazy")
-        self.cursor.take("import")
-        names = self._aliases(node.names)
-        return tree.Import(self.cursor.span(start, self.cursor.pos), names)
-
-    def _s_ImportFrom(self, node: Any, start: int) -> tree.Stmt:
-        cursor = self.cursor
-        if type(node) is not cst.ImportFrom:
-            cursor.take("lazy")
-        cursor.take("from")
-        for _ in node.relative:
-            cursor.take(".")
-        module = "" if node.module is None else self._dotted(node.module)
-        cursor.take("import")
-        if isinstance(node.names, cst.ImportStar):
-            cursor.take("*")
-            names: tuple[tuple[str, str | None], ...] = (("*", None),)
-        else:
-            if node.lpar is not None:
-                cursor.take("(")
-            names = self._aliases(node.names)
-            if node.rpar is not None:
-                cursor.take(")")
-        return tree.ImportFrom(cursor.span(start, cursor.pos), module, len(node.relative), names)
-
-    _s_LazyImport = _s_Import
-    _s_LazyImportFrom = _s_ImportFrom
-
-    def _aliases(self, nodes: Iterable[cst.ImportAlias]) -> tuple[tuple[str, str | None], ...]:
-        names: list[tuple[str, str | None]] = []
-        for node in nodes:
-            name = self._dotted(node.name)
-            alias: str | None = None
-            if node.asname is not None:
-                self.cursor.take("as")
-                bound = self.expr(node.asname.name)
-                alias = bound.id if isinstance(bound, tree.Name) else None
-            names.append((name, alias))
-            if type(node.comma) is cst.Comma:
-                self.cursor.take(",")
-        return tuple(names)
-
-    def _dotted(self, node: Any) -> str:
-        parts: list[str] = []
-        while isinstance(node, cst.Attribute):
-            parts.append(node.attr.value)
-            node = node.value
-        parts.append(node.value)
-        parts.reverse()
-        for index, part in enumerate(parts):
-            if index:
-                self.cursor.take(".")
-            self.cursor.take(part)
-        return ".".join(parts)
 
     # -------------------------------------------------------------------------------------------- compound statements
 
@@ -364,29 +194,6 @@ class StatementLowerer(PatternLowerer, ExpressionLowerer):
             out.append(self.expr(node.decorator))
         return tuple(out)
 
-    def _type_parameters(self, node: Any) -> None:
-        if node is None:
-            return
-        cursor = self.cursor
-        cursor.take("[")
-        for item in node.params:
-            if isinstance(item.param, cst.TypeVarTuple):
-                cursor.take("*")
-            elif isinstance(item.param, cst.ParamSpec):
-                cursor.take("**")
-            cursor.take(item.param.name.value)
-            if (bound := getattr(item.param, "bound", None)) is not None:
-                cursor.take(":")
-                self.expr(bound)
-            if (default := getattr(item, "default", None)) is not None:
-                cursor.take("=")
-                if item.star:
-                    cursor.take(item.star)
-                self.expr(default)
-            if type(item.comma) is cst.Comma:
-                cursor.take(",")
-        cursor.take("]")
-
     def function_head(self, node: cst.FunctionDef) -> tuple[Any, tree.FunctionHead]:
         """The header's span and what it holds; the cursor ends behind the colon."""
         cursor = self.cursor
@@ -428,7 +235,9 @@ class StatementLowerer(PatternLowerer, ExpressionLowerer):
         body, qualname, yields = self._inner(node)
         asynchronous = node.asynchronous is not None
         last = self.cursor.span(start, self.cursor.pos).end_line
-        made = tree.Function(span, node.name.value, qualname, asynchronous, yields, (first, last), head, body)
+        made = tree.Function(
+            span, identifier(node.name.value), qualname, asynchronous, yields, (first, last), head, body
+        )
         return made if self.adopt is None else self.adopt(made)
 
     def _s_ClassDef(self, node: cst.ClassDef, start: int) -> tree.Stmt:
@@ -436,13 +245,13 @@ class StatementLowerer(PatternLowerer, ExpressionLowerer):
         first = self.cursor.span(start, start).line
         body, qualname, _ = self._inner(node)
         last = self.cursor.span(start, self.cursor.pos).end_line
-        made = tree.Class(span, node.name.value, qualname, (first, last), head, body)
+        made = tree.Class(span, identifier(node.name.value), qualname, (first, last), head, body)
         return made if self.adopt is None else self.adopt(made)
 
     def _inner(self, node: Any) -> tuple[tuple[tree.Stmt, ...], str, bool]:
         """Body and qualified name of a definition, and whether a `yield` stands in its own scope."""
         outer_scope, outer_yields = self.scope, self.yields
-        name = node.name.value
+        name = identifier(node.name.value)
         qualname = self.scope = f"{outer_scope}.{name}" if outer_scope else name
         self.yields = False
         body = self.suite(node.body)

@@ -14,6 +14,9 @@ from graphlint.source import Source, Span
 
 _TRIVIA = re.compile(r"(?:[ \t\f\r\n]+|\\\r?\n|\\\r|#[^\r\n]*)*")
 
+#: How far ahead a token is looked for that did not come next.
+_RESYNC = 80
+
 
 class Cursor:
     """`pos` is an offset in the source's text, behind the token taken last."""
@@ -38,7 +41,7 @@ class Cursor:
         pos = self._skip(self.text, self.pos).end()  # type: ignore[union-attr]
         if not self.text.startswith(token, pos):
             self.drifts += 1
-            found = self.text.find(token, pos)
+            found = self.text.find(token, pos, pos + _RESYNC)
             if found < 0:
                 return pos
             pos = found

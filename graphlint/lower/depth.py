@@ -10,8 +10,10 @@ import re
 
 #: Python's own tokenizer refuses more open brackets than this.
 MAX_BRACKETS = 200
-#: Levels of one expression, brackets and operators together; string literals in a row; arms of an if/elif chain.
+#: Levels of one expression, brackets and operators together; arms of an if/elif chain.
 MAX_DEPTH = 600
+#: String literals in a row, which LibCST nests too.
+MAX_STRINGS = 1500
 
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\f]+|\#[^\r\n]*|\\\r?\n)
@@ -21,14 +23,14 @@ _TOKEN = re.compile(
     |(?P<close>[)\]}])
     |(?P<end>[\r\n;])
     |(?P<comma>,)
-    |(?P<step>(?:and|or|not|if|else|in|is|await|yield)\b|\*\*|//|<<|>>|->|:=|[-+*/%@&|^~<>.=])
+    |(?P<step>(?:and|or|not|if|else|in|is|await|yield)\b|\*\*|//|<<|>>|->|:=|[-+*/%@&|^~<>.])
     |(?P<keep>(?:lambda|for|elif)\b)
     |\w+
     """,
     re.VERBOSE | re.DOTALL,
 )
 #: Text of which each step of a row holds at least one.
-_SIGNS = (*"([{.+-*/%@&|^~<>=", " and", " or ", " or\n", ")or", "not", " if", "lambda", "for", "await", "elif", " else")
+_SIGNS = (*"([{.+-*/%@&|^~<>", " and", " or ", " or\n", ")or", "not", " if", "lambda", "for", "await", "elif", " else")
 
 
 def too_deep(text: str) -> bool:
@@ -49,16 +51,16 @@ def _scan(text: str) -> bool:
             continue
         if kind == "string":
             strings += 1
-            if strings > MAX_DEPTH:
+            if strings > MAX_STRINGS:
                 return True
             continue
         if kind == "end":
             if not levels:
                 steps = keeps = strings = 0
             continue
-        strings = 0
-        if kind is None:
+        if kind is None:  # a word, or the prefix of a string
             continue
+        strings = 0
         if kind == "step":
             steps += 1
         elif kind == "open":

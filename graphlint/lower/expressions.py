@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import libcst as cst
 
-from graphlint.lower import literals, tree
-from graphlint.lower.cursor import Cursor
+from graphlint.lower import tree
+from graphlint.lower.leaves import LeafLowerer, identifier
 
 _UNARY = {"Plus": "+", "Minus": "-", "BitInvert": "~", "Not": "not"}
 _BINARY = {
@@ -37,7 +37,6 @@ _COMPARE = {
     "Is": ("is",),
     "IsNot": ("is", "not"),
 }
-_NAMED = {"None": None, "True": True, "False": False}
 #: Nodes whose first child stands at their own start. They nest to the left, hundreds deep in real code, so they are
 #: unwound in a loop.
 _SPINE: dict[type, str] = {
@@ -48,13 +47,8 @@ _SPINE: dict[type, str] = {
 }
 
 
-class ExpressionLowerer:
-    """Lowers expressions at a cursor. `yields` tells whether a `yield` of the current function was met."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
-        self.yields = False
-        self._table: dict[type, Callable[[Any, int], tree.Expr]] = {}
+class ExpressionLowerer(LeafLowerer):
+    """Lowers expressions at a cursor."""
 
     # -------------------------------------------------------------------------------------------- dispatch
 
@@ -109,7 +103,7 @@ class ExpressionLowerer:
             cursor.take(".")
             name = node.attr.value
             cursor.take(name)
-            return tree.Attribute(cursor.span(start, cursor.pos), value, name)
+            return tree.Attribute(cursor.span(start, cursor.pos), value, identifier(name))
         if kind is cst.Call:
             cursor.take("(")
             args = self.args(node.args)
@@ -130,93 +124,6 @@ class ExpressionLowerer:
         bare = node.with_changes(lpar=(), rpar=()) if hasattr(node, "lpar") else node
         self.cursor.take(cst.Module(()).code_for_node(bare).strip())
         return tree.Constant(self.cursor.span(start, self.cursor.pos), None)
-
-    # -------------------------------------------------------------------------------------------- leaves
-
-    def _Name(self, node: cst.Name, start: int) -> tree.Expr:
-        cursor, name = self.cursor, node.value
-        end = cursor.pos = start + len(name)
-        if not cursor.text.startswith(name, start):
-            cursor.pos = start
-            start = cursor.take(name)
-            end = cursor.pos
-        span = cursor.span(start, end)
-        return tree.Constant(span, _NAMED[name]) if name in _NAMED else tree.Name(span, name)
-
-    def _number(self, node: Any, start: int) -> tree.Expr:
-        self.cursor.take(node.value)
-        return tree.Constant(self.cursor.span(start, self.cursor.pos), literals.number(node.value))
-
-    _Integer = _Float = _Imaginary = _number
-
-    def _Ellipsis(self, node: cst.Ellipsis, start: int) -> tree.Expr:
-        self.cursor.take("...")
-        return tree.Constant(self.cursor.span(start, self.cursor.pos), ...)
-
-    def _SimpleString(self, node: cst.SimpleString, start: int) -> tree.Expr:
-        self.cursor.take(node.value)
-        return tree.Constant(self.cursor.span(start, self.cursor.pos), literals.string(node.value))
-
-    def _FormattedString(self, node: Any, start: int) -> tree.Expr:
-        values: list[tree.Expr] = []
-        text = self._format(node, values)
-        return tree.FString(self.cursor.span(start, self.cursor.pos), tuple(values), text)
-
-    _TemplatedString = _FormattedString
-
-    def _format(self, node: Any, values: list[tree.Expr]) -> str:
-        self.cursor.take(node.start)
-        text = self._parts(node.parts, values)
-        self.cursor.pos += len(node.end)
-        return text
-
-    def _parts(self, parts: Iterable[Any], values: list[tree.Expr]) -> str:
-        cursor = self.cursor
-        texts: list[str] = []
-        for part in parts:
-            if not hasattr(part, "expression"):
-                texts.append(literals.template_text(part.value))
-                cursor.pos += len(part.value)
-                continue
-            texts.append("{}")
-            cursor.take("{")
-            values.append(self.expr(part.expression))
-            if part.equal is not None:
-                cursor.take("=")
-            if part.conversion is not None:
-                cursor.take("!")
-                cursor.take(part.conversion)
-            if part.format_spec is not None:
-                cursor.take(":")
-                self._parts(part.format_spec, values)
-            cursor.take("}")
-        return "".join(texts)
-
-    def _ConcatenatedString(self, node: Any, start: int) -> tree.Expr:
-        pieces: list[Any] = []
-        rest = [node]
-        while rest:
-            piece = rest.pop()
-            if type(piece) is cst.ConcatenatedString:
-                rest += (piece.right, piece.left)
-            else:
-                pieces.append(piece)
-        values: list[tree.Expr] = []
-        texts: list[str | bytes] = []
-        formatted = False
-        for piece in pieces:
-            if type(piece) is cst.SimpleString:
-                self.cursor.take(piece.value)
-                texts.append(literals.string(piece.value) or "")
-            else:
-                formatted = True
-                texts.append(self._format(piece, values))
-        span = self.cursor.span(start, self.cursor.pos)
-        if formatted:
-            return tree.FString(span, tuple(values), "".join([t for t in texts if isinstance(t, str)]))
-        if any(isinstance(t, bytes) for t in texts):
-            return tree.Constant(span, b"".join([t for t in texts if isinstance(t, bytes)]))
-        return tree.Constant(span, "".join([t for t in texts if isinstance(t, str)]))
 
     # -------------------------------------------------------------------------------------------- operators
 
@@ -409,7 +316,8 @@ class ExpressionLowerer:
                 cursor.take(keyword)
                 cursor.take("=")
             value = self.expr(node.value)
-            args.append(tree.Arg(cursor.span(start, cursor.pos), value, keyword, node.star))
+            name = None if keyword is None else identifier(keyword)
+            args.append(tree.Arg(cursor.span(start, cursor.pos), value, name, node.star))
             if type(node.comma) is cst.Comma:
                 cursor.take(",")
         return tuple(args)
@@ -424,7 +332,7 @@ class ExpressionLowerer:
             comma = type(node.comma) is cst.Comma
             if comma:
                 cursor.take(",")
-        if len(items) == 1 and not comma:
+        if len(items) == 1 and not comma and not isinstance(items[0], tree.Starred):
             return items[0]
         return tree.TupleExpr(cursor.span(first, cursor.pos), tuple(items))
 
@@ -477,7 +385,8 @@ class ExpressionLowerer:
         if node.default is not None:
             cursor.take("=")
             default = self.expr(node.default)
-        param = tree.Param(cursor.span(start, cursor.pos), node.name.value, kind, annotation, default)
+        name = identifier(node.name.value)
+        param = tree.Param(cursor.span(start, cursor.pos), name, kind, annotation, default)
         if type(node.comma) is cst.Comma:
             cursor.take(",")
         return param

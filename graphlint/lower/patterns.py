@@ -32,7 +32,8 @@ class PatternLowerer(ExpressionLowerer):
     def _pattern(self, node: Any, found: Pattern) -> bool:
         """Collects into `found`; True if this pattern matches anything."""
         cursor = self.cursor
-        lpar = getattr(node, "lpar", ())
+        # A value pattern's parentheses are those of its expression.
+        lpar = () if isinstance(node, (cst.MatchValue, cst.MatchSingleton)) else getattr(node, "lpar", ())
         for _ in lpar:
             cursor.take("(")
         sure = False

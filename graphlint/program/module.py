@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from graphlint.lower import blocks, lower_class_head, lower_function_head, lower
 from graphlint.program import callsites, index, index_tree
 from graphlint.program.callsites import CallSite
 from graphlint.program.index import Entry, Index, Item
-from graphlint.source import Source, SourceError
+from graphlint.source import Source, SourceError, Span
 
 __all__ = ["CallSite", "Module"]
 
@@ -30,6 +30,8 @@ class Module:
     source: Source
     in_project: bool
     is_package: bool = False
+    errors: dict[Path, str] = field(default_factory=dict, repr=False)
+    """Gets a line for this path when a single statement had to be left out."""
 
     def __post_init__(self) -> None:
         self._index: Index = _index(self.source)
@@ -138,11 +140,7 @@ class Module:
     # ---------------------------------------------------------------------------------------- statements
 
     def body(self) -> tuple[tree.Stmt, ...]:
-        """All top-level statements in order, definitions as stubs.
-
-        Raises:
-            SourceError: LibCST cannot parse a part of it.
-        """
+        """All top-level statements in order, definitions as stubs; a statement that LibCST cannot parse is a Pass."""
         if self._body is None:
             self._body = self._block(self._index.items, "")
         return self._body
@@ -167,7 +165,24 @@ class Module:
             elif len(run) == 1 and run[0].statement is not None:
                 out.append(run[0].statement)
             else:
-                out += lower_statements(self.source, run[0].first, run[-1].last, scope, self._adopt)
+                out += self._run(run, scope)
+        return tuple(out)
+
+    def _run(self, run: list[Item], scope: str) -> tuple[tree.Stmt, ...]:
+        """Lowers statements that follow each other; what LibCST cannot parse alone becomes a Pass, and is reported."""
+        try:
+            return lower_statements(self.source, run[0].first, run[-1].last, scope, self._adopt)
+        except SourceError as error:
+            if len(run) == 1:
+                self.errors.setdefault(self.path, str(error))
+                item = run[0]
+                return (tree.Pass(Span(item.line, item.column, item.line, item.column)),)
+        out: list[tree.Stmt] = []
+        done = 0
+        for item in run:
+            if item.last > done:  # several statements may share a line
+                out += self._run([item], scope)
+                done = item.last
         return tuple(out)
 
     # ---------------------------------------------------------------------------------------- names

@@ -56,7 +56,7 @@ class Program:
             if key.endswith(".ipynb") and key not in self.disk.overlay:
                 raise SourceError("a notebook is read through its cells only")
             name, is_package = self._name(key)
-            made = Module(Path(key), name, self.source(Path(key)), self._is_project(key), is_package)
+            made = Module(Path(key), name, self.source(Path(key)), self._is_project(key), is_package, self.errors)
         except SourceError as error:
             self.errors[Path(key)] = str(error)
         self._modules[key] = made
