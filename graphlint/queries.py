@@ -57,7 +57,9 @@ def held_graphs(value: Value | None, depth: int = 3) -> list[Instance]:
 
 def begin_fact(region: Region) -> CaptureBegin | None:
     """The fact that opens `region`."""
-    return next((f for f in region.life if isinstance(f, CaptureBegin) and f.begun is region), None)
+    start = region.position(region.begin)
+    near = region.life[max(start - 1, 0) : start + 2]
+    return next((f for f in near if isinstance(f, CaptureBegin) and f.begun is region), None)
 
 
 def stream_block(fact: Fact) -> Context | None:
@@ -73,22 +75,19 @@ def inside(fact: Fact, outer: Fact) -> bool:
 
 def rest_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
     """What the call around `fact` goes on to do after it, up to and with its return."""
-    started = False
-    for later in region.life:
-        if later is fact:
-            started = True
-        elif started:
-            if not inside(later, fact):
-                return
-            yield later
-            if isinstance(later, Return) and len(later.chain) == len(fact.chain) and not later.maybe:
-                return
+    for position in range(region.position(fact.order + 1), len(region.life)):
+        later = region.life[position]
+        if not inside(later, fact):
+            return
+        yield later
+        if isinstance(later, Return) and len(later.chain) == len(fact.chain) and not later.maybe:
+            return
 
 
 def start_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
     """What the call around `fact` did before it, latest first."""
-    earlier = [f for f in region.life if f.order < fact.order]
-    for past in reversed(earlier):
+    for position in range(region.position(fact.order) - 1, -1, -1):
+        past = region.life[position]
         if not inside(past, fact):
             return
         yield past
@@ -112,7 +111,11 @@ def static_outputs(region: Region, value: Value | None, depth: int = 3) -> list[
     """Tensors in `value` that every replay of `region` overwrites."""
     if value is None:
         return []
-    return [t for t in tensors(value, depth) if t.storage.born is region or (region.graph is not None and t.storage.graphed is region.graph)]
+    return [
+        t
+        for t in tensors(value, depth)
+        if t.storage.born is region or (region.graph is not None and t.storage.graphed is region.graph)
+    ]
 
 
 # ----------------------------------------------------------------------------------------------- where data came from

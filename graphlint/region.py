@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -86,15 +87,19 @@ class Region:
     @property
     def captured(self) -> Iterator[Fact]:
         """Facts inside this capture, in order."""
-        return (f for f in self.life if f.region is self)
+        return (f for f in self.life[self.position(self.begin) : self.position(self.end)] if f.region is self)
 
     @property
     def before(self) -> Iterator[Fact]:
-        return (f for f in self.life if f.order < self.begin)
+        return iter(self.life[: self.position(self.begin)])
 
     @property
     def after(self) -> Iterator[Fact]:
-        return (f for f in self.life if f.order > self.end)
+        return iter(self.life[self.position(self.end + 1) :])
+
+    def position(self, order: int) -> int:
+        """Where in `life` the first fact of this order or a later one stands; facts are in order."""
+        return bisect_left(self.life, order, key=lambda f: f.order)
 
     def way(self, fact: Fact) -> tuple[Note, ...]:
         """How `fact` is reached from this capture, outermost first: `captured here`, `called here`; at most five."""

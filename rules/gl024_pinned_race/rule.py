@@ -68,10 +68,14 @@ def written_too_early(region: Region) -> Iterator[Problem]:
                         "wait for an event recorded after the copy, or for the stream"
                     )
                     source = inside.get(storage, pending[storage])
-                    notes = (Note(source.at, "copied here, asynchronously"), Note(pending[storage].at, "still pending from here"))
+                    notes = (
+                        Note(source.at, "copied here, asynchronously"),
+                        Note(pending[storage].at, "still pending from here"),
+                    )
                     yield Problem(fact.at, message, notes, function=fact.function)
-            if queued or _replays_soon(region, fact):
-                pending |= dict.fromkeys(copies(fact)[0], fact)
+            sources = copies(fact)[0]
+            if sources and (queued or _replays_soon(region, fact)):
+                pending |= dict.fromkeys(sources, fact)
 
 
 def _replays_soon(region: Region, fact: Fact) -> bool:
@@ -102,7 +106,9 @@ def read_too_early(region: Region) -> Iterator[Problem]:
         elif replayed is not None and queries.waits(fact):
             replayed = None
         elif replayed is not None and isinstance(fact, HostRead) and pinned(fact.value) & set(results):
-            message = "reads pinned memory that the replay copies its result to, before the replay is over: wait for it first"
+            message = (
+                "reads pinned memory that the replay copies its result to, before the replay is over: wait for it first"
+            )
             copy = next(results[s] for s in pinned(fact.value) if s in results)
             notes = (Note(copy.at, "copied here, asynchronously"), Note(replayed.at, "replayed here"))
             yield Problem(fact.at, message, notes, function=fact.function)
