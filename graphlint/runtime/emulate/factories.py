@@ -23,6 +23,11 @@ NAMES = (
 
 def default_device() -> Any:
     """The device that `torch.set_default_device` or `with torch.device(...)` chose; None if none did."""
+    # `with torch.device(...)` pushes its mode from C++, which leaves torch.utils._device.CURRENT_DEVICE unset.
+    for depth in reversed(range(torch._C._len_torch_function_stack())):
+        mode = torch._C._get_function_stack_at(depth)
+        if isinstance(mode, torch.utils._device.DeviceContext):
+            return mode.device
     return getattr(torch.utils._device, "CURRENT_DEVICE", None)
 
 

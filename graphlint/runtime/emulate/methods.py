@@ -78,6 +78,9 @@ def patches(machine: Machine) -> dict[str, Any]:
             if len(args) > 3 or (len(args) == 3 and isinstance(args[2], bool) and not isinstance(args[1], bool)):
                 copy = copy or bool(args[3] if len(args) > 3 else False)
                 args = args[:3]
+            if len(args) == 3 and isinstance(args[0], torch.dtype):
+                # to(dtype, non_blocking, copy): also how a device context hands our own call back to us.
+                copy, args = copy or bool(args[2]), args[:2]
             place, dtype, quick, layout = torch._C._nn._parse_to(*args, **kwargs)
             target = None if place is None else ("cuda" if place.type == "cuda" else place.type)
             rest = {} if layout is None else {"memory_format": layout}
