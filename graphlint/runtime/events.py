@@ -39,6 +39,8 @@ class CaptureEnd(Event):
     error: str | None = None
     calls: int = 0
     pool_bytes: int = 0
+    peak: int = 0
+    """The most memory of its own that the capture held at once."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +54,12 @@ class Refusal(Event):
     how: str
     text: str
     detail: str = ""
+    spelled: str = ""
+    """What the user's line did: "bool" for an implicit truth test, else what it called."""
+    made_at: Stack = ()
+    """Where the autograd node was made that the capture cannot run."""
+    through: tuple[str, ...] = ()
+    """torch's own Python files between the user's line and the refusal."""
 
 
 @dataclass(slots=True, kw_only=True)

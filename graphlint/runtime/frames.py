@@ -83,3 +83,17 @@ def in_user_code(sites: tuple[Site, ...]) -> Site | None:
         if is_user(site.path):
             return site
     return sites[0] if sites else None
+
+
+def torch_files(limit: int = 12) -> tuple[str, ...]:
+    """torch's own Python functions between the user's line and here, as `file:function`, outermost last."""
+    found: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(found) < limit:
+        name = frame.f_code.co_filename.replace("\\", "/")
+        if is_user(frame.f_code.co_filename):
+            break
+        if "/torch/" in name:
+            found.append(f"{name.rsplit('/torch/', 1)[1]}:{frame.f_code.co_name}")
+        frame = frame.f_back
+    return tuple(found)

@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +31,10 @@ def run(spec: Spec, limit: float) -> Result:
         code = 70
         try:
             code = _child(spec, path)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     try:
         status, hung = _wait(child, limit)

@@ -7,20 +7,66 @@ import traceback
 
 import torch
 
+from graphlint.runtime import events, frames
+from graphlint.runtime.emulate.install import emulated
+from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.judge import noted, refused, whole
+from graphlint.runtime.judge.observation import Observation
 from graphlint.runtime.process import TimeLimit
 from graphlint.runtime.spec import Result, Spec
+from graphlint.runtime.summary import summarise
 from graphlint.runtime.target import TargetError
+from graphlint.runtime.watch.inputs import Inputs
+from graphlint.runtime.watch.journal import Journal
+from graphlint.runtime.watch.modes import Captures, Modes
+from graphlint.runtime.watch.outputs import OutputWatch
+from graphlint.runtime.watch.places import Places
+from graphlint.runtime.watch.scalars import Scalars
+from graphlint.runtime.watch.state import State
+
+WATCHERS = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures)
 
 
 def work(spec: Spec) -> Result:
     """Runs `spec.target` under its back end."""
     torch.set_num_threads(1)
-    result = Result(torch=str(torch.__version__))
-    from graphlint.runtime.emulate.install import emulated
-
-    with emulated(spec.version, spec.survey):
-        run_target(spec, result)
+    result = Result(torch=str(torch.__version__), device="emulated")
+    with emulated(spec.version, spec.survey) as machine:
+        journal = Journal(machine)
+        journal.watchers = [kind(machine, journal) for kind in WATCHERS]
+        with journal:
+            run_target(spec, result)
+    conclude(machine, journal, result)
     return result
+
+
+def conclude(machine: Machine, journal: Journal, result: Result) -> None:
+    """Judges the run and fills the result in."""
+    run = machine.events
+    observations = judge(run)
+    result.observations = [
+        {
+            "rule": o.rule,
+            "path": o.at.path,
+            "line": o.at.line,
+            "function": o.at.function,
+            "evidence": o.evidence,
+            "graph": o.graph,
+            "chain": [[s.path, s.line, s.function] for s in o.chain[:8]],
+        }
+        for o in observations
+    ]
+    result.executed = {path: sorted(lines) for path, lines in journal.executed.items()}
+    result.refused = any(isinstance(e, events.Refusal) for e in run)
+    summarise(run, machine, result)
+
+
+def judge(run: list[events.Event]) -> list[Observation]:
+    """All judges' observations, each once."""
+    found: dict[tuple[str, frames.Site], Observation] = {}
+    for one in (*refused.judge(run), *noted.judge(run), *whole.judge(run)):
+        found.setdefault((one.rule, one.at), one)
+    return list(found.values())
 
 
 def run_target(spec: Spec, result: Result) -> None:
@@ -37,7 +83,15 @@ def run_target(spec: Spec, result: Result) -> None:
         print(f"graphlint: {error}", file=sys.stderr)
         result.outcome, result.exit, result.detail = "error", 2, str(error)
     except BaseException as error:
-        traceback.print_exc()
+        _show(error)
         text = str(error).splitlines()
         result.outcome, result.exit = "error", 130 if isinstance(error, KeyboardInterrupt) else 1
         result.detail = f"{type(error).__name__}: {text[0] if text else ''}"
+
+
+def _show(error: BaseException) -> None:
+    """Prints the traceback without graphlint's own frames at its top."""
+    trace = error.__traceback__
+    while trace is not None and not frames.is_user(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace or error.__traceback__)

@@ -42,7 +42,8 @@ def check(machine: Machine, tensors: Any, leaves: bool) -> None:
             kind = "forward"
         if stale:
             text = texts.STALE_NODE.format(name) if machine.version >= (2, 13) else texts.IMPLICIT
-            machine.refuse("autograd", kind, text, name)
+            made = machine.forward_sites.get(getattr(node, "_sequence_nr", int)(), ()) if kind == "forward" else ()
+            machine.refuse("autograd", kind, text, name, made_at=made)
             return
 
 

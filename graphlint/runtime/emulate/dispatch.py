@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphlint.runtime import events
+from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import refusals, rng, texts
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.record import Recorded, flat, tensors_in
@@ -74,6 +74,11 @@ class DeviceMode(TorchDispatchMode):
             return func(*args, **kwargs)
         target = machine.target
         if not held and target is None:
+            if machine.on_host_write and given:
+                changes = written(func, args, kwargs)
+                if changes:
+                    for host_watcher in machine.on_host_write:
+                        host_watcher(changes)
             out = func(*args, **kwargs)
             if not machine.explicit and (
                 func._schema.name in _FACTORIES if not given else all(machine.is_number(t) for t in given)
@@ -114,9 +119,16 @@ class DeviceMode(TorchDispatchMode):
             out = func(*args, **kwargs)
         fresh: set[int] = set()
         out = self._place(out, given, fresh)
-        count = line.tick()
+        count = machine.counts[line.id] = line.tick()
         if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
             bind_leaves(machine, held)
+        if line.id == 0 and machine.capture is None and torch.is_grad_enabled() and any(t.requires_grad for t in held):
+            sites = machine.forward_sites
+            if len(sites) > 20_000:
+                sites.clear()
+            sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)
+        if capture is None and machine.capture is not None and line.id and machine.capture.origin is not line and changes:
+            machine.note("ran-outside", machine.capture.number, stream=line.id)
         if capture is not None:
             if fresh or changes:
                 capture.calls.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))

@@ -28,6 +28,7 @@ class Capture:
         self.members: set[Line] = set()
         self.calls: list[Recorded] = []
         self.invalid = self.surveyed = False
+        self.held = self.peak = 0
         self.own: set[int] = set()
         self.undo: dict[int, bytes] = {}
         self.generators: list[Any] = []
@@ -110,6 +111,7 @@ class CUDAGraph:
         )
         machine.capture = Capture(machine, self.number, line, identity, capture_error_mode, self.kind)
         machine.capture.graph = self
+        machine.capture.frame = id(frames.user_frame())
 
     def capture_end(self) -> None:
         machine, capture = self.machine, self.machine.capture
@@ -130,10 +132,13 @@ class CUDAGraph:
             machine.note("unjoined", self.number, streams=[m.id for m in unjoined])
         pool_bytes = sum(s.size for s in machine.arena.pools[capture.pool].segments)
         machine.log(
-            events.CaptureEnd, graph=self.number, error=error, calls=len(capture.calls), pool_bytes=pool_bytes
+            events.CaptureEnd, graph=self.number, error=error, calls=len(capture.calls), pool_bytes=pool_bytes,
+            peak=capture.peak,
         )
         if error is not None:
             self._leave_pool()
+            for watcher in machine.on_failure:
+                watcher(self.number)
             raise texts.cuda_error(error) if error.startswith("CUDA") else RuntimeError(error)
         if not capture.calls:
             warnings.warn(texts.EMPTY_GRAPH, stacklevel=2)
@@ -149,18 +154,22 @@ class CUDAGraph:
         self.inputs = set(ranges) - capture.own
         self.ranges = [(start, ranges[start]) for start in sorted(self.inputs)]
         self.made = capture.own
+        self.asynchronous = any(
+            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and not machine.holds(c.args[0])) for c in self.calls
+        )
         self.instantiated()
 
     def instantiated(self) -> None:
         """For those who watch: the graph is ready."""
-        self.machine.note("instantiated", self.number)
+        for watcher in self.machine.on_graph:
+            watcher(self)
 
     def replay(self) -> None:
         machine = self.machine
         if machine.capture is not None:
             machine.refuse("replay", "replay", texts.NOT_PERMITTED)
         if self.calls is None:
-            machine.refuse("not-captured", "replay", texts.NOT_CAPTURED)
+            machine.refuse("not-captured", "replay", texts.NOT_CAPTURED, str(self.number))
             return
         machine.check()
         line = machine.current_stream().line
@@ -172,12 +181,14 @@ class CUDAGraph:
                 raise RuntimeError(f"CUDA graph replay detected {len(dead)} dead tensor(s).")
         for watcher in machine.on_replay:
             watcher(self)
-        if machine.behind_pending(line) or any(c.name == "graphlint::sleep" for c in self.calls):
-            line.tick()
+        line.tick()
+        machine.counts[line.id] = line.clock[line.id]
+        if machine.behind_pending(line) or self.asynchronous:
             machine.pending.append(Launch(self, line))
         else:
-            line.tick()
             self.run(machine)
+        for watcher in machine.after_replay:
+            watcher(self)
 
     def run(self, machine: Machine) -> None:
         if any(not machine.arena.mapped(start) for start in self.inputs):

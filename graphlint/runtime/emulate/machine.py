@@ -24,6 +24,7 @@ from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.arena import EAGER, Arena, Block, OutOfMemory, PoolId
 from graphlint.runtime.emulate.streams import Clock, Event, Line, Stream, merge
+from graphlint.runtime.spelling import spelling
 
 Tensor = torch.Tensor
 _CPU = torch.device("cpu")
@@ -65,11 +66,22 @@ class Machine:
         """For each block in use, the order of the event at which it was made."""
         self.on_free: list[Callable[[Block], None]] = []
         self.on_make: list[Callable[[Block, str], None]] = []
+        self.on_graph: list[Callable[[Any], None]] = []
         self.on_replay: list[Callable[[Any], None]] = []
+        self.on_failure: list[Callable[[int], None]] = []
+        self.after_replay: list[Callable[[Any], None]] = []
+        self.on_host_write: list[Callable[[list[Tensor]], None]] = []
+        self.counts: Clock = {}
+        """Of each stream, its last operation."""
+        self.host: Clock = {}
+        """What the host has waited for: all work that follows comes after it."""
         self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
         self.trace_births = True
         self.closing = False
         self.compiled_region: Any = None
+        self.forward_sites: dict[int, events.Stack] = {}
+        """Where autograd nodes were made on the default stream, by their number."""
+        self.listeners: list[Callable[[str, dict[str, Any], events.Stack], None]] = []
         self.peak_events = MAX_EVENTS
 
     # ---------------------------------------------------------------- events
@@ -79,7 +91,10 @@ class Machine:
             self.events.append(record(order=self.order, at=data.pop("at", None) or frames.user_sites(), **data))
 
     def note(self, name: str, graph: int | None = None, **data: object) -> None:
-        self.log(events.Note, name=name, graph=graph, data=data)
+        at = frames.user_sites()
+        self.log(events.Note, at=at, name=name, graph=graph, data=data)
+        for listener in self.listeners:
+            listener(name, data, at)
 
     # ---------------------------------------------------------------- streams
     def current_stream(self) -> Stream:
@@ -163,6 +178,7 @@ class Machine:
 
     def flush(self, clock: Clock | None) -> None:
         """Does the pending work that `clock` comes after; all of it if None."""
+        merge(self.host, self.counts if clock is None else clock)
         if not self.pending:
             return
         rest = []
@@ -175,13 +191,22 @@ class Machine:
         self.pending = rest + self.pending
 
     # ---------------------------------------------------------------- refusals
-    def refuse(self, kind: str, how: str, text: str, detail: str = "", invalidates: bool | None = None) -> None:
+    def refuse(
+        self,
+        kind: str,
+        how: str,
+        text: str,
+        detail: str = "",
+        invalidates: bool | None = None,
+        made_at: events.Stack = (),
+    ) -> None:
         """Says no as the GPU does; in a survey only notes it.
 
         Raises:
             RuntimeError: with the GPU's text, unless this is a survey.
         """
         capture = self.capture
+        frame = frames.user_frame()
         self.log(
             events.Refusal,
             graph=capture.number if capture is not None else None,
@@ -189,6 +214,9 @@ class Machine:
             how=how,
             text=text.splitlines()[0],
             detail=detail,
+            made_at=made_at,
+            spelled=spelling(frame) if frame is not None else "",
+            through=frames.torch_files(),
         )
         if self.survey and kind not in ("nested", "recapture", "pool", "not-captured", "replay"):
             if capture is not None:
@@ -241,6 +269,8 @@ class Machine:
             for watcher in self.on_free:
                 watcher(block)
             self.births.pop(start, None)
+            if self.capture is not None and start in self.capture.own:
+                self.capture.held -= block.size
             self.arena.release(block)
 
         self.owners[start] = weakref.ref(storage, gone)
@@ -250,8 +280,11 @@ class Machine:
             self.births[start] = frames.user_sites(6)
         for maker in self.on_make:
             maker(block, why)
-        if self.current_stream().line.capture is not None:
-            self.current_stream().line.capture.own.add(start)
+        capture = self.current_stream().line.capture
+        if capture is not None:
+            capture.own.add(start)
+            capture.held += block.size
+            capture.peak = max(capture.peak, capture.held)
 
     def place(self, value: Tensor, why: str) -> Tensor:
         """`value`, in device memory: a new storage with the same bytes, and a tensor over it."""

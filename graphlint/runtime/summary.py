@@ -1,0 +1,65 @@
+"""The captures of a run, as the report shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphlint.runtime import events, frames
+from graphlint.runtime.spec import Result
+
+
+def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
+    """Fills `result.regions`, its outcome and the counts of captured calls per line."""
+    regions: dict[int, dict[str, Any]] = {}
+    causes: dict[int, events.Refusal] = {}
+    for event in run:
+        if isinstance(event, events.CaptureBegin):
+            at = frames.in_user_code(event.at)
+            regions[event.graph] = {
+                "kind": event.kind,
+                "path": at.path if at else "",
+                "line": at.line if at else 0,
+                "function": at.function if at else "",
+                "graph": event.graph,
+                "captured": False,
+                "calls": 0,
+                "replays": 0,
+                "pool_bytes": 0,
+                "error": None,
+            }
+        elif isinstance(event, events.CaptureEnd) and event.graph in regions:
+            region = regions[event.graph]
+            region["captured"] = event.error is None
+            region["calls"], region["pool_bytes"] = event.calls, event.pool_bytes
+            if event.error is not None:
+                cause = causes.get(event.graph)
+                at = frames.in_user_code(cause.at if cause is not None else event.at)
+                region["error"] = {
+                    "text": cause.text if cause is not None else event.error,
+                    "path": at.path if at else "",
+                    "line": at.line if at else 0,
+                    "chain": [[s.path, s.line, s.function] for s in (cause.at if cause is not None else event.at)[:8]],
+                }
+        elif isinstance(event, events.Refusal):
+            if event.graph is not None:
+                causes.setdefault(event.graph, event)
+                region = regions.get(event.graph)
+                if region is not None and not region["captured"] and region["error"] is None:
+                    at = frames.in_user_code(event.at)
+                    region["error"] = {
+                        "text": event.text,
+                        "path": at.path if at else "",
+                        "line": at.line if at else 0,
+                        "chain": [[s.path, s.line, s.function] for s in event.at[:8]],
+                    }
+        elif isinstance(event, events.Replay) and event.graph in regions:
+            regions[event.graph]["replays"] += 1
+        elif isinstance(event, events.Call):
+            at = frames.in_user_code(event.at)
+            if at is not None:
+                lines = result.counts.setdefault(at.path, {})
+                lines[str(at.line)] = lines.get(str(at.line), 0) + 1
+    for region in regions.values():
+        if region["captured"] and region["error"] is not None:
+            region["error"] = None
+    result.regions = list(regions.values())

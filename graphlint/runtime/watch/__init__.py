@@ -1,0 +1,1 @@
+"""Watchers: each follows one thing through a run (places, numbers, outputs, order ...) and notes what happens to it."""

@@ -1,0 +1,255 @@
+"""Static inputs between replays: which of their elements were written, by whom, in which order, and what a pinned host
+buffer goes through while a copy from it is under way."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from graphlint.runtime import frames
+from graphlint.runtime.emulate.machine import Machine, off
+from graphlint.runtime.watch.journal import Journal, Watcher
+
+_storage_of = torch._C.TensorBase.untyped_storage
+_FILLS = frozenset({"aten::fill_", "aten::zero_", "aten::masked_fill_"})
+#: Larger inputs are not followed element by element.
+MAX_ELEMENTS = 1 << 22
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """One static input. `covered` marks what was written since the last replay, `ever` since the capture."""
+
+    address: int
+    element: int
+    count: int
+    shape: tuple[int, ...]
+    read: torch.Tensor
+    covered: torch.Tensor
+    ever: torch.Tensor
+    dirty: bool = False
+    partial: frames.Site | None = None
+    broadcast: frames.Site | None = None
+    rows: int = 0
+    wrote_stream: int = 0
+    wrote_count: int = 0
+    wrote_at: frames.Site | None = None
+
+
+@dataclass(slots=True)
+class Watched:
+    number: int
+    graph: weakref.ref[Any]
+    inputs: dict[int, Input] = field(default_factory=dict)
+    pinned: dict[int, frames.Site | None] = field(default_factory=dict)
+    launched: tuple[int, int] | None = None
+    tested: int = 0
+
+
+class Inputs(Watcher):
+    def __init__(self, machine: Machine, journal: Journal) -> None:
+        super().__init__(machine, journal)
+        self.graphs: dict[int, Watched] = {}
+        self.exact: set[frames.Site] = set()
+        machine.on_graph.append(self._graph)
+        machine.on_call.append(self._call)
+        machine.on_replay.append(self._replay)
+        machine.after_replay.append(self._after)
+
+    def _graph(self, graph: Any) -> None:
+        machine = self.machine
+        watched = Watched(graph.number, weakref.ref(graph))
+        with off(), torch.no_grad():
+            for call in graph.calls:
+                for ghost in call.sources:
+                    storage = _storage_of(ghost)
+                    start = storage.data_ptr()
+                    if start not in graph.inputs or start in self._states(graph):
+                        continue
+                    element = ghost.element_size()
+                    count = storage.nbytes() // element if element else 0
+                    if count == 0 or count > MAX_ELEMENTS:
+                        continue
+                    known = watched.inputs.get(start)
+                    if known is None:
+                        masks = [torch.zeros(count, dtype=torch.bool) for _ in range(3)]
+                        known = watched.inputs[start] = Input(start, element, count, tuple(ghost.shape), *masks)
+                    if known.element == element and call.name not in _VIEWS:
+                        _mark(known.read, ghost)
+                if call.name == "aten::copy_" and len(call.args) > 1 and not machine.holds(call.args[1]):
+                    source = call.args[1]
+                    if isinstance(source, torch.Tensor) and machine.is_pinned(source):
+                        watched.pinned[_storage_of(source)._cdata] = None
+                        if self._host not in machine.on_host_write:
+                            machine.on_host_write.append(self._host)
+        self.graphs[graph.number] = watched
+
+    @staticmethod
+    def _states(graph: Any) -> set[int]:
+        """Inputs that the graph itself writes: state, not data that is refreshed."""
+        found = getattr(graph, "_states", None)
+        if found is None:
+            from graphlint.runtime.emulate.dispatch import written
+
+            found = set()
+            for call in graph.calls:
+                if hasattr(call, "func"):
+                    found |= {_storage_of(t).data_ptr() for t in written(call.func, call.args, call.kwargs)}
+            graph._states = found
+        return found
+
+    # ------------------------------------------------------------ writes
+    def _call(self, func: Any, name: str, held: Any, changes: list[Any], fresh: Any, stream: int) -> None:
+        if not changes or not self.graphs or self.machine.capture is not None:
+            return
+        for t in changes:
+            start = _storage_of(t).data_ptr()
+            for watched in self.graphs.values():
+                known = watched.inputs.get(start)
+                if known is None:
+                    continue
+                site = frames.in_user_code(frames.user_sites(4))
+                known.wrote_stream, known.wrote_count = stream, self.machine.counts.get(stream, 0)
+                known.wrote_at = site
+                if known.element != t.element_size():
+                    continue
+                mark = torch.zeros(known.count, dtype=torch.bool)
+                with off(), torch.no_grad():
+                    _mark(mark, t)
+                    whole = bool(mark.all())
+                    known.covered |= mark
+                    known.ever |= mark
+                known.dirty = True
+                if name == "aten::copy_":
+                    source = [h for h in held if h is not t]
+                    given = source[0] if source else None
+                    if given is not None and site is not None:
+                        if tuple(given.shape) == tuple(t.shape):
+                            self.exact.add(site)
+                        elif given.dim() > 0 and given.numel() < t.numel():
+                            known.broadcast = site
+                if not whole and name not in ("aten::zero_",) and site is not None:
+                    rows = int(t.shape[0]) if t.dim() else 1
+                    if known.partial is None or name == "aten::copy_":
+                        known.partial, known.rows = site, rows
+
+    def _host(self, changes: list[Any]) -> None:
+        for t in changes:
+            key = _storage_of(t)._cdata
+            for watched in self.graphs.values():
+                if key in watched.pinned and watched.launched is not None:
+                    stream, count = watched.launched
+                    if self.machine.host.get(stream, 0) < count:
+                        self.machine.note(
+                            "pinned-written-in-flight", watched.number, site=frames.in_user_code(frames.user_sites())
+                        )
+
+    # ------------------------------------------------------------ replays
+    def _replay(self, graph: Any) -> None:
+        watched = self.graphs.get(graph.number)
+        if watched is None:
+            return
+        machine = self.machine
+        line = machine.current_stream().line
+        for known in watched.inputs.values():
+            if known.wrote_count:
+                seen = max(line.clock.get(known.wrote_stream, 0), machine.host.get(known.wrote_stream, 0))
+                if known.wrote_stream != line.id and seen < known.wrote_count:
+                    machine.note("replay-not-ordered", graph.number, write=known.wrote_at)
+            if known.broadcast is not None and known.broadcast in self.exact:
+                machine.note("broadcast-into-input", graph.number, site=known.broadcast)
+            known.broadcast = None
+            if known.dirty and known.partial is not None:
+                self._partial(graph, watched, known)
+            known.covered.zero_()
+            known.dirty, known.partial = False, None
+
+    def _partial(self, graph: Any, watched: Watched, known: Input) -> None:
+        """Only a part was refreshed: does the rest take part in the result?"""
+        with off(), torch.no_grad():
+            rest = known.read & ~known.covered
+            missed = bool((known.covered & ~known.read).any()) and not bool((known.covered & known.read).any())
+            stale = bool(rest.any())
+        site = known.partial
+        if missed:
+            self.machine.note("write-misses-read", graph.number, site=site)
+            return
+        if not stale or watched.tested >= 16 or self.machine.pending:
+            return
+        watched.tested += 1
+        if self._matters(graph, known, rest):
+            self.machine.note("stale-tail", graph.number, site=site, rows=known.rows)
+
+    def _matters(self, graph: Any, known: Input, rest: torch.Tensor) -> bool:
+        """Replays twice, with the rest as it is and with zeros there, and compares what comes out of the refreshed rows."""
+        block = self.machine.arena.used.get(known.address)
+        if block is None:
+            return False
+        saved = {start: ctypes.string_at(b.start, b.wanted) for start, b in self._touched(graph).items()}
+        saved[known.address] = ctypes.string_at(block.start, block.wanted)
+        generator = torch.default_generator.get_state()
+        device = [g.get_state() for g in torch.cuda.default_generators]
+        before = self._results(graph, known)
+        for start, content in saved.items():
+            ctypes.memmove(start, content, len(content))
+        _reseed(generator, device)
+        size = known.element
+        clear = rest.nonzero().flatten().tolist()
+        if len(clear) < 200_000:
+            for place in clear:
+                ctypes.memset(known.address + place * size, 0, size)
+        after = self._results(graph, known)
+        for start, content in saved.items():
+            ctypes.memmove(start, content, len(content))
+        _reseed(generator, device)
+        return before != after
+
+    def _touched(self, graph: Any) -> dict[int, Any]:
+        used = self.machine.arena.used
+        starts = set(graph.made) | self._states(graph)
+        return {s: used[s] for s in starts if s in used}
+
+    def _results(self, graph: Any, known: Input) -> list[bytes]:
+        """What the program can see: outputs that are alive (the refreshed rows only, where rows go in and come out) and state."""
+        with off(), torch.no_grad():
+            for call in graph.calls:
+                call.run(self.machine)
+        found = []
+        rows, total = known.rows, known.shape[0] if known.shape else 0
+        ghosts = {_storage_of(g).data_ptr(): g for c in graph.calls for _, g in c.made}
+        for start, block in self._touched(graph).items():
+            if start not in self.machine.owners:
+                continue
+            size = block.wanted
+            ghost = ghosts.get(start)
+            if start in graph.made and ghost is not None and ghost.dim() and total and ghost.shape[0] == total and rows < total:
+                size = size * rows // total
+            found.append(ctypes.string_at(block.start, size))
+        return found
+
+    def _after(self, graph: Any) -> None:
+        watched = self.graphs.get(graph.number)
+        if watched is not None:
+            line = self.machine.current_stream().line
+            watched.launched = (line.id, line.clock.get(line.id, 0))
+
+
+_VIEWS = frozenset(
+    f"aten::{n}" for n in "view slice select detach alias t transpose expand permute unsqueeze squeeze as_strided _unsafe_view split chunk".split()
+)
+
+
+def _mark(mask: torch.Tensor, t: torch.Tensor) -> None:
+    """Marks the elements of a storage that a view covers."""
+    if t.numel():
+        mask.as_strided(t.size(), t.stride(), t.storage_offset()).fill_(True)
+
+
+def _reseed(host: torch.Tensor, device: list[torch.Tensor]) -> None:
+    torch.default_generator.set_state(host)
+    for generator, state in zip(torch.cuda.default_generators, device, strict=True):
+        generator.set_state(state)

@@ -1,0 +1,333 @@
+"""Where the program keeps a graph's inputs, and when a place gets something else.
+
+At the end of a capture, the objects that hold each input are found (attributes, dictionary items, lists, globals, local
+variables of running functions, `.grad`). After each statement they are looked at again: a place that holds another tensor
+was rebound there, one that holds none was dropped there. When an input's last tensor dies, its line is noted, too: the
+statement that let go of it, or, where it went away with a function's locals, the line that made it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import types
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from graphlint.runtime import frames
+from graphlint.runtime.emulate.arena import Block
+from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
+
+_storage_of = torch._C.TensorBase.untyped_storage
+MAX_PLACES = 4000
+#: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
+BUDGET = 20.0
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """`root` gives the object that the steps start from, None once it is gone."""
+
+    root: Any
+    steps: tuple[tuple[str, Any], ...]
+    text: str
+    address: int
+    graph: int
+    gradient: bool = False
+    changed: Change | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """A place got something else. kind: "tensor", "host", "none"."""
+
+    at: frames.Site | None
+    kind: str
+    address: int
+    order: int
+    replays: int
+    item: bool = False
+    into_capture: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Local:
+    """A local variable of a running function that holds an input."""
+
+    frame: int
+    name: str
+    address: int
+    graph: int
+    changed: Change | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Death:
+    """An input whose memory was given back. `left` is true if it went away with a function's locals."""
+
+    address: int
+    graph: int
+    at: frames.Site | None
+    left: bool
+    order: int
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one graph."""
+
+    number: int
+    graph: weakref.ref[Any]
+    inputs: set[int]
+    made: set[int]
+    written: set[int]
+    places: list[Place] = field(default_factory=list)
+    locals: list[Local] = field(default_factory=list)
+    ended: int = 0
+
+
+class Places(Watcher):
+    def __init__(self, machine: Machine, journal: Journal) -> None:
+        super().__init__(machine, journal)
+        self.known: dict[int, Known] = {}
+        self.deaths: list[Death] = []
+        self.spent = 0.0
+        self._seen: dict[int, dict[int, weakref.ref[Any]]] = {}
+        self._writes: dict[int, set[int]] = {}
+        machine.on_call.append(self._call)
+        machine.on_graph.append(self._graph)
+        machine.on_free.append(self._freed)
+        machine.on_replay.append(self._replay)
+
+    # ------------------------------------------------------------ what the capture touches
+    def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
+        capture = self.machine.capture
+        if capture is None or not self.machine.capturing():
+            return
+        seen = self._seen.setdefault(capture.number, {})
+        for t in held:
+            if id(t) not in seen:
+                seen[id(t)] = weakref.ref(t)
+        writes = self._writes.setdefault(capture.number, set())
+        for t in changes:
+            writes.add(_storage_of(t).data_ptr())
+
+    def _graph(self, graph: Any) -> None:
+        begun = time.perf_counter()
+        seen = self._seen.pop(graph.number, {})
+        known = Known(
+            graph.number,
+            weakref.ref(graph),
+            set(graph.inputs),
+            set(graph.made),
+            self._writes.pop(graph.number, set()),
+            ended=self.machine.order,
+        )
+        self.known[graph.number] = known
+        tensors = [t for r in seen.values() if (t := r()) is not None]
+        wanted: dict[int, tuple[Any, int]] = {}
+        for t in tensors:
+            address = _storage_of(t).data_ptr()
+            if address in known.inputs:
+                wanted[id(t)] = (t, address)
+            gradient = t.grad if t.is_leaf and t.requires_grad else None
+            if gradient is not None and self.machine.holds(gradient):
+                known.places.append(
+                    Place(weakref.ref(t), (("attr", "grad"),), ".grad", _storage_of(gradient).data_ptr(), graph.number, True)
+                )
+        del tensors
+        for t, address in list(wanted.values())[:MAX_PLACES]:
+            self._find(known, t, address)
+        wanted.clear()
+        for activation in self.journal.stack:
+            names = activation.frame.f_locals if activation.frame.f_code.co_name != "<module>" else {}
+            for name, value in list(names.items()):
+                if isinstance(value, torch.Tensor) and self.machine.holds(value):
+                    address = _storage_of(value).data_ptr()
+                    if address in known.inputs:
+                        known.locals.append(Local(id(activation.frame), name, address, graph.number))
+        self.spent += time.perf_counter() - begun
+
+    def _find(self, known: Known, tensor: Any, address: int) -> None:
+        for holder in gc.get_referrers(tensor):
+            if isinstance(holder, dict):
+                for key, value in list(holder.items()):
+                    if value is tensor:
+                        self._dict(known, holder, key, address)
+            elif isinstance(holder, (types.FrameType, list, tuple, types.CellType, weakref.ref, set)):
+                continue
+            else:
+                self._attributes(known, holder, tensor, address)
+
+    def _attributes(self, known: Known, owner: Any, tensor: Any, address: int) -> None:
+        if owner is tensor or isinstance(owner, (torch.Tensor, types.GeneratorType)) or type(owner).__module__.startswith(
+            "graphlint"
+        ):
+            return
+        try:
+            own = dict(vars(owner))
+            root = weakref.ref(owner)
+        except TypeError:
+            return
+        for name, value in own.items():
+            if value is tensor:
+                known.places.append(Place(root, (("attr", name),), f"{type(owner).__name__}.{name}", address, known.number))
+
+    def _dict(self, known: Known, holder: dict[Any, Any], key: Any, address: int) -> None:
+        if "__name__" in holder and "__builtins__" in holder:
+            known.places.append(Place(lambda: holder, (("item", key),), str(key), address, known.number))
+            return
+        for owner in gc.get_referrers(holder):
+            if isinstance(owner, (types.FrameType, list, tuple)) or type(owner).__module__.startswith("graphlint"):
+                continue
+            if isinstance(owner, dict):
+                for name, value in list(owner.items()):
+                    if value is holder and isinstance(name, str):
+                        self._owned(known, owner, name, key, address)
+                continue
+            try:
+                root = weakref.ref(owner)
+                own = vars(owner)
+            except TypeError:
+                continue
+            if own is holder:
+                known.places.append(Place(root, (("attr", key),), f"{type(owner).__name__}.{key}", address, known.number))
+                continue
+            for name, value in list(own.items()):
+                if value is holder:
+                    steps = (("attr", key),) if name in ("_parameters", "_buffers") else (("attr", name), ("item", key))
+                    known.places.append(Place(root, steps, f"{type(owner).__name__}.{name}[{key!r}]", address, known.number))
+
+    def _owned(self, known: Known, owner: dict[Any, Any], name: str, key: Any, address: int) -> None:
+        """`owner` is an instance's dictionary, or a module's globals, and holds the dictionary under `name`."""
+        if "__builtins__" in owner:
+            known.places.append(Place(lambda: owner, (("item", name), ("item", key)), f"{name}[{key!r}]", address, known.number))
+            return
+        for instance in gc.get_referrers(owner):
+            if isinstance(instance, (dict, list, tuple, types.FrameType)):
+                continue
+            try:
+                if vars(instance) is not owner:
+                    continue
+                root = weakref.ref(instance)
+            except TypeError:
+                continue
+            steps = (("attr", key),) if name in ("_parameters", "_buffers") else (("attr", name), ("item", key))
+            known.places.append(Place(root, steps, f"{type(instance).__name__}.{name}[{key!r}]", address, known.number))
+
+    # ------------------------------------------------------------ what becomes of it
+    def done(self, step: Step) -> None:
+        if not self.known or self.spent > BUDGET or not step.statement.touches:
+            return
+        begun = time.perf_counter()
+        site = step.site
+        for known in self.known.values():
+            self.look(known, site, step)
+            for local in known.locals:
+                if local.changed is None and local.frame == id(step.frame) and local.name in step.statement.names:
+                    value = step.frame.f_locals.get(local.name)
+                    self._compare(local, value, site)
+        self.spent += time.perf_counter() - begun
+
+    def returned(self, activation: Activation, value: Any) -> None:
+        for known in self.known.values():
+            known.locals = [p for p in known.locals if p.frame != id(activation.frame)]
+
+    def look(self, known: Known, site: frames.Site | None, step: Step | None = None) -> None:
+        for place in known.places:
+            root = place.root()
+            if root is None:
+                continue
+            value = follow(root, place.steps)
+            self._compare(place, value, site)
+
+    def _compare(self, place: Place | Local, value: Any, site: frames.Site | None) -> None:
+        machine = self.machine
+        if isinstance(value, torch.Tensor):
+            kind = "tensor" if machine.holds(value) else "host"
+            address = _storage_of(value).data_ptr() if kind == "tensor" else 0
+        else:
+            kind, address = "none", 0
+        if address == place.address:
+            place.changed = None
+            return
+        if place.changed is not None and place.changed.kind == kind and place.changed.address == address:
+            return
+        last = isinstance(place, Place) and place.steps[-1][0] in ("item", "key")
+        place.changed = Change(site, kind, address, machine.order, self._replays(place.graph), last)
+
+    def _replays(self, number: int) -> int:
+        graph = self.known[number].graph()
+        return graph.replays if graph is not None else 0
+
+    def _replay(self, graph: Any) -> None:
+        known = self.known.get(graph.number)
+        if known is None:
+            return
+        if self.spent > BUDGET:
+            self.look(known, None)
+        for place in (*known.places, *known.locals):
+            change = place.changed
+            if change is None:
+                continue
+            gradient = isinstance(place, Place) and place.gradient
+            same = False
+            if change.kind == "tensor" and not gradient:
+                same = self._same(place, change, known)
+            self.machine.note(
+                "replayed-with-other-place",
+                graph.number,
+                site=change.at,
+                kind=change.kind,
+                text=place.text if isinstance(place, Place) else place.name,
+                gradient=gradient,
+                same=same,
+                item=change.item,
+                other=self._reader(change.address, graph.number),
+                alive=place.address in self.machine.owners,
+            )
+        for death in self.deaths:
+            if death.graph == graph.number:
+                self.machine.note(
+                    "replayed-with-dead-input", graph.number, site=death.at, left=death.left, address=death.address
+                )
+
+    def _reader(self, address: int, number: int) -> int | None:
+        """Another graph that reads what the place holds now."""
+        for known in self.known.values():
+            if known.number != number and address in known.inputs:
+                return known.number
+        return None
+
+    def _same(self, place: Place | Local, change: Change, known: Known) -> bool:
+        """Whether the graph's memory holds the same bytes as what the place holds now."""
+        import ctypes
+
+        block, other = self.machine.arena.used.get(place.address), self.machine.arena.used.get(change.address)
+        if block is None or other is None or block.wanted != other.wanted:
+            return False
+        return ctypes.string_at(block.start, block.wanted) == ctypes.string_at(other.start, other.wanted)
+
+    def _freed(self, block: Block) -> None:
+        for known in self.known.values():
+            if block.start not in known.inputs:
+                continue
+            graph = known.graph()
+            if graph is None or graph.calls is None:
+                continue
+            left = self.journal.leaving is not None
+            birth = self.machine.births.get(block.start, ())
+            if left:
+                site = frames.in_user_code(birth)
+            else:
+                step = self.journal.current
+                site = step.site if step is not None else frames.in_user_code(frames.user_sites())
+            self.deaths.append(Death(block.start, known.number, site, left, self.machine.order))
+
+
+__all__ = ["MISSING", "Places", "sys"]
