@@ -149,6 +149,8 @@ class Region:
         def watch(func: Any, name: str, held: Any, changes: list[Tensor], fresh: Any, stream: int) -> None:
             for t in changes:
                 start = _storage_of(t).data_ptr()
+                if hasattr(t, "_dynamo_static_input_type"):
+                    continue  # mark_static_address: the user promised that it stays where it is
                 if start in before and start not in fixed and start not in trees.outputs:
                     mutated.append((start, frames.user_sites()))
 
