@@ -100,7 +100,8 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             if receiver.rest is not None:
                 candidates.append(receiver.rest)
             if receiver.rest is None and key is not None:
-                return default
+                number = isinstance(default, Const) and isinstance(default.value, (int, float))
+                return m.at_place(default, Place(receiver.id, str(key), "item")) if number else default
             return m.at_place(join(*candidates, default), Place(receiver.id, "*", "item"))
         case "setdefault":
             if key is not None and key in receiver.items:

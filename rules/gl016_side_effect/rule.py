@@ -1,0 +1,215 @@
+"""Python state that captured code changes: once, at the capture, and never again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import places, queries
+from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Keep, Op, Operator, Unfollowed
+from graphlint.finding import Problem
+from graphlint.region import Region
+from graphlint.rule import rule
+from graphlint.source import Location
+from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, origins
+
+_LOGGERS = frozenset(
+    """add_scalar add_scalars add_histogram add_image add_text add_figure log_metric log_metrics log_dict log_scalar
+    set_postfix set_description""".split()
+)
+_GROWING_CACHES = ("DynamicCache", "QuantizedCache", "OffloadedCache", "EncoderDecoderCache")
+_GROWS = ("append", "extend", "add", "appendleft", "put", "put_nowait", "insert", "extendleft")
+
+
+@rule("GL016", "side-effect", "error", "Python state changed in the capture is not changed by replays")
+def check(region: Region) -> Iterator[Problem]:
+    if region.kind not in (*places.MANUAL, "graphed-callables", "cuda-graph-module", "root"):
+        return
+    told: set[Location] = set()
+    fresh: set[tuple[int, str]] = set()
+    emptied: set[int] = set()
+    made: dict[Storage, list[Fact]] = {}
+    reads: set[tuple[str, int]] = set()
+    for fact in region.captured:
+        problem: Problem | None = None
+        if isinstance(fact, HostRead):
+            reads.add((fact.at.path, fact.at.line))
+        elif isinstance(fact, Bind):
+            key = (fact.place.owner, fact.place.name)
+            if fact.how in ("clear", "pop", "popleft") and fact.owner is not None:
+                emptied.add(getattr(fact.owner, "id", 0))
+            elif _outlives(region, fact) and key not in fresh:
+                problem = _bound(region, fact, made, (fact.at.path, fact.at.line) in reads)
+            if fact.how == "=" and problem is None:
+                fresh.add(key)
+        elif isinstance(fact, Keep):
+            problem = _kept(region, fact, emptied)
+        elif isinstance(fact, (Op, Unfollowed, Enter)):
+            problem = _growing_cache(region, fact) or (_called(region, fact) if isinstance(fact, Op) else None)
+        if isinstance(fact, (Op, Operator, Index)):
+            for storage in queries.storages(queries.result(fact), 1):
+                made.setdefault(storage, []).append(fact)
+        if problem is not None and problem.at not in told and not _consumed(region, fact):
+            told.add(problem.at)
+            yield problem
+
+
+def _problem(region: Region, fact: Fact, message: str) -> Problem:
+    return Problem(fact.at, message, region.way(fact), function=fact.function)
+
+
+def _outlives(region: Region, fact: Bind) -> bool:
+    """True if the place is there before and after the call that changes it."""
+    owner = fact.owner
+    if fact.place.kind in ("attribute", "item"):
+        if isinstance(owner, (Instance, Sequence, Mapping)) and owner.born is region:
+            return False
+        return not (isinstance(owner, Tensor) or fact.place.name in ("training", "grad", "data"))
+    if fact.place.kind == "global":
+        return len(fact.chain) > region.depth
+    return _nonlocal(region, fact)
+
+
+def _nonlocal(region: Region, fact: Bind) -> bool:
+    """A local of a function around: it is bound in another call than the one that has it."""
+    if len(fact.chain) <= region.depth or fact.how == "del":
+        return False
+    return fact.old is not None and any(
+        isinstance(f, Bind) and f.place == fact.place and f.function != fact.function for f in region.before
+    )
+
+
+def _bound(region: Region, fact: Bind, made: dict[Storage, list[Fact]], read: bool) -> Problem | None:
+    name = f"`{fact.text}`" if fact.text else "this"
+    value = fact.value
+    if value is None:
+        return None
+    scalars = [o for o in options(value) if isinstance(o, (Const, Host))]
+    if scalars and len(scalars) == len(options(value)):
+        if not any(_moves(s, fact) for s in scalars) and not (read and any(isinstance(s, Host) for s in scalars)):
+            return None
+        message = f"{name} is changed in Python while capturing: replays run no Python, so it stands still from then on"
+        return _problem(region, fact, message)
+    for tensor in (o for o in options(value) if isinstance(o, Tensor)):
+        if tensor.storage.born is region and _from_itself(region, fact, tensor, made):
+            message = (
+                f"{name} is rebuilt from itself in the capture: the graph goes on reading the old tensor at every replay, "
+                "so it never grows or advances; write into a tensor of fixed size"
+            )
+            return _problem(region, fact, message)
+    return None
+
+
+def _moves(value: Const | Host, fact: Bind) -> bool:
+    """True if the number depends on its own last value, or on something that Python reads anew each time."""
+    if any((p.owner, p.name) == (fact.place.owner, fact.place.name) for p in origins(value)):
+        return True
+    if fact.how not in ("=", "del") and not isinstance(getattr(value, "value", 0), str):
+        return True
+    if isinstance(value, Host):
+        if value.source == "time":
+            return True
+        return value.source == "read" and (value.read_at is not None or value.kind == "string")
+    return False
+
+
+def _from_itself(region: Region, fact: Bind, value: Tensor, made: dict[Storage, list[Fact]]) -> bool:
+    """True if the new tensor is computed from what the place held before the capture."""
+    old = {t for t in queries.storages(fact.old, 0) if t.born is not region}
+    key = (fact.place.owner, fact.place.name)
+    seen, todo = {value.storage}, [value.storage]
+    while todo:
+        for maker in made.get(todo.pop(), ()):
+            for operand in queries.operands(maker):
+                for place in _places(operand):
+                    if (place.owner, place.name) == key and not _shape_only(maker):
+                        return True
+                for storage in queries.storages(operand, 1) - seen:
+                    if storage in old and not _shape_only(maker):
+                        return True
+                    if storage.born is region:
+                        seen.add(storage)
+                        todo.append(storage)
+    return False
+
+
+def _shape_only(fact: Fact) -> bool:
+    return isinstance(fact, Op) and fact.name.endswith(("_like", "new_zeros", "new_ones", "new_full", "new_empty"))
+
+
+def _places(value: Value) -> Iterator[Place]:
+    for option in options(value):
+        if option.place is not None:
+            yield option.place
+        if isinstance(option, Sequence):
+            for item in option.items:
+                yield from _places(item)
+
+
+def _kept(region: Region, fact: Keep, emptied: set[int]) -> Problem | None:
+    container = fact.container
+    if fact.how not in _GROWS or getattr(container, "born", None) is region or len(fact.chain) <= region.depth:
+        return None
+    if not isinstance(container, (Sequence, Mapping)) or container.id in emptied:
+        return None
+    if _local_container(region, container.id):
+        return None
+    name = fact.text.rpartition(".")[0] if fact.text else ""
+    what = f"`{name}`" if name else "a container"
+    message = f"{what} grows while capturing only: replays run no Python and add nothing to it"
+    return _problem(region, fact, message)
+
+
+def _local_container(region: Region, container: int) -> bool:
+    """True if the container is emptied or read to the end inside the capture as well: it is captured work's own."""
+    for fact in region.captured:
+        if isinstance(fact, Bind) and fact.how in ("clear", "pop", "popleft") and getattr(fact.owner, "id", 0) == container:
+            return True
+    return False
+
+
+def _growing_cache(region: Region, fact: Op | Unfollowed | Enter) -> Problem | None:
+    """A cache of transformers that concatenates in Python, handed to captured work."""
+    more = list(fact.given.values()) if isinstance(fact, Enter) else list(getattr(fact, "kwargs", {}).values())
+    for value in (*fact.args, *more):
+        for option in options(value):
+            if isinstance(option, Instance) and option.external.rpartition(".")[2] in _GROWING_CACHES:
+                if isinstance(fact, Enter) and any(isinstance(f, Unfollowed) and option in f.args for f in region.captured):
+                    return None  # told where it is used
+                name = option.external.rpartition(".")[2]
+                message = (
+                    f"`{name}` grows by `torch.cat` in Python: the capture grows it once, every replay reads and writes "
+                    "the same place; use a `StaticCache`"
+                )
+                at = fact.chain[-1].at if isinstance(fact, Enter) and fact.chain else fact.at
+                return Problem(at, message, region.way(fact), function=fact.function)
+    return None
+
+
+def _called(region: Region, fact: Op) -> Problem | None:
+    last = fact.name.rpartition(".")[2]
+    receiver = fact.receiver
+    if last == "step" and isinstance(receiver, Instance) and _scheduler(receiver):
+        message = f"`{fact.text}` in the capture: the schedule advances once, replays do not move it; call it after the replay"
+        return _problem(region, fact, message)
+    if last in _LOGGERS and not fact.name.startswith("torch.nn."):
+        message = f"`{fact.text}` in the capture reports once: replays run no Python; report after the replay"
+        return _problem(region, fact, message)
+    return None
+
+
+def _scheduler(value: Instance) -> bool:
+    name = value.external or getattr(value.cls, "name", "")
+    return name.startswith("torch.optim.") and (name.endswith("LR") or "Restarts" in name)
+
+
+def _consumed(region: Region, fact: Fact) -> bool:
+    """True if the number is set anew elsewhere in the capture: it only counts the parts of one run."""
+    if not isinstance(fact, Bind):
+        return False
+    key = (fact.place.owner, fact.place.name)
+    for other in region.captured:
+        if other is fact or not isinstance(other, Bind) or (other.place.owner, other.place.name) != key or other.how != "=":
+            continue
+        if isinstance(other.value, (Const, Host)) and not any((p.owner, p.name) == key for p in origins(other.value)):
+            return True
+    return False
