@@ -23,6 +23,8 @@ from graphlint.value import Const, Instance, Unknown, Value, join
 #: A root that has not captured anything after so many ticks is given up; one that has may go on.
 EXPLORE_BUDGET = 15_000
 ROOT_BUDGET = 40_000
+#: Beyond so many ticks in all, roots are kept short.
+PROJECT_BUDGET = 400_000
 HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)
@@ -52,6 +54,7 @@ class _Analyser:
         self.analysis = Analysis()
         self.climber = Climber(program)
         self.done: dict[Root, list[Region]] = {}
+        self.left = PROJECT_BUDGET
         self.site_classes: dict[tuple[Path, str], list[str]] = {}
 
     def run(self, targets: Collection[str] | None = None) -> Analysis:
@@ -88,7 +91,9 @@ class _Analyser:
         if module is None:
             return []
         names = Names(self.program, self.config, self._default_device())
-        machine = Machine(names, self.settings, EXPLORE_BUDGET, ROOT_BUDGET)
+        # A project with many captures spends less on each: the first roots may take all they need, later ones share.
+        explore = min(EXPLORE_BUDGET, max(EXPLORE_BUDGET // 5, self.left // 24))
+        machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 4, self.left // 8)))
         machine.path = str(root.path)
         try:
             _Run(machine, module, self.site_classes).start(root.function, configured)
@@ -98,6 +103,7 @@ class _Analyser:
             self.analysis.errors.setdefault(root.path, str(error))
         except RecursionError:
             self.analysis.errors.setdefault(root.path, "nested too deeply to be followed")
+        self.left = max(0, self.left - machine.ticks)
         regions = _few(machine.regions)
         self.done[root] = regions
         self.analysis.regions += regions

@@ -119,6 +119,8 @@ def read_text(m: Machine, value: Value, node: tree.Expr, op: str) -> None:
         targets = [option]
         if isinstance(option, Sequence):
             targets = option.items
+        elif isinstance(option, Mapping):
+            targets = list(option.items.values())
         for target in targets:
             if isinstance(target, Tensor):
                 fact = m.emit(HostRead, node.span, op=op, value=target, text=spelled(node))

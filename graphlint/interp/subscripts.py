@@ -49,6 +49,8 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
             return base  # a generic alias: `Cls[int]`
         case Host(kind="string"):
             return Host(kind="string", inputs=origins(base))
+        case Host(source="random"):
+            return base
         case Const(value=str(text)) if isinstance(index, Const) and isinstance(index.value, int):
             return Const(text[index.value]) if -len(text) <= index.value < len(text) else Unknown()
         case Unknown():
