@@ -162,6 +162,12 @@ def _device_sections(call: Call) -> Verdict:
     return on_gpu(sections)
 
 
+def _mask_and_tensor(call: Call) -> Verdict:
+    indices, value = call.get(1, "indices"), call.get(2, "values")
+    parts = first_tensors([indices]) if indices is not None else []
+    return any(t.dtype == "bool" for t in parts) and on_gpu(value)
+
+
 def _cpu_type(call: Call) -> Verdict:
     given = call.get(1, "dtype")
     name = getattr(given, "name", getattr(given, "value", None))
@@ -220,6 +226,13 @@ FORMS: tuple[Form, ...] = (
         "pass `num_classes`",
         _no_classes,
     ),
+    Form(
+        "index_put index_put_",
+        "dynamic-shape-op",
+        "counts the mask on the host",
+        "use `torch.where(mask, value, x)`",
+        _mask_and_tensor,
+    ),
     Form("nms batched_nms", "dynamic-shape-op", _SIZE, "keep a fixed number of boxes and mask the rest"),
     Form("tensor_split", "dynamic-shape-op", _SIZE, "split at host sizes", _device_sections),
     # values from the host
@@ -258,6 +271,13 @@ FORMS: tuple[Form, ...] = (
         "reads its 0-dim CUDA value on the host",
         "pass a Python number, or use `index_copy_`",
         _tensor_value(3, "value"),
+    ),
+    Form(
+        "_foreach_add_ _foreach_add _foreach_sub_ _foreach_sub",
+        "host-sync",
+        "reads a CUDA scalar on the host",
+        "pass a Python number or a list of tensors",
+        lambda call: on_gpu(call.get(1, "other")),
     ),
     Form(
         "isin", "host-sync", "sorts and deduplicates large test sets", "`(x[:, None] == values).any(1)`", _sorting_isin

@@ -31,19 +31,16 @@ SEEDING = frozenset(
 #: Draws a new seed from the operating system: raises in every capture.
 FRESH_SEED = frozenset({"torch.seed", "torch.cuda.seed", "torch.cuda.seed_all", "torch.Generator.seed"})
 
-#: Reading or setting generator state as numbers: done once, at capture.
+#: Generator state as numbers, fixed at capture. (A state tensor that is read does no harm by itself.)
 STATE_READS = frozenset(
     {
-        "torch.get_rng_state",
-        "torch.cuda.get_rng_state",
-        "torch.cuda.get_rng_state_all",
-        "torch.Generator.get_state",
         "torch.Generator.get_offset",
         "torch.Generator.initial_seed",
         "torch.cuda.initial_seed",
         "torch.initial_seed",
     }
 )
+#: Setting it: done once, at capture.
 STATE_WRITES = frozenset(
     {
         "torch.set_rng_state",

@@ -40,7 +40,7 @@ NUMBERS_FROM: dict[str, int] = {
     **dict.fromkeys(
         words("""
         view reshape expand repeat tile new_zeros new_ones new_empty narrow permute topk chunk split unfold roll
-        unsqueeze transpose select uniform_ normal_ exponential_ random_ geometric_ kthvalue tril triu dropout
+        unsqueeze transpose select pad uniform_ normal_ exponential_ random_ geometric_ kthvalue tril triu dropout
         dropout1d dropout2d dropout3d alpha_dropout leaky_relu elu softplus hardtanh unflatten cumsum resize_
         as_strided
     """),

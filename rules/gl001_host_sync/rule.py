@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint.doubt import CAPTURING, Certainty, any_gpu, certainty, once, problem, spelled
-from graphlint.fact import Fact, HostRead, Index, Op, Raises, Write
+from graphlint.fact import Fact, HostRead, Index, Op, Operator, Raises, Write
 from graphlint.finding import Problem
 from graphlint.knowledge import forms, library, operators, sync
 from graphlint.region import Region
@@ -34,10 +34,10 @@ def _found(region: Region) -> Iterator[Problem]:
                 yield from _read(region, fact)
         elif isinstance(fact, Op):
             yield from _call(region, fact, validates)
-        elif isinstance(fact, Index):
-            yield from _index(region, fact, fact.base, fact.index, fact.text)
-        elif isinstance(fact, Write) and fact.how == "setitem" and fact.index is not None:
-            yield from _index(region, fact, fact.target, fact.index, fact.text)
+        elif isinstance(fact, Operator):
+            yield from _percent(region, fact)
+        elif isinstance(fact, Index) or (isinstance(fact, Write) and fact.how == "setitem" and fact.index is not None):
+            yield from _index(region, fact, fact.index, fact.text)
 
 
 def _read(region: Region, fact: HostRead) -> Iterator[Problem]:
@@ -58,9 +58,7 @@ def _harmless(fact: HostRead, facts: list[Fact], position: int) -> bool:
         return True
     if fact.op in ("to", "copy"):
         call = facts[position - 1] if position else None
-        return (
-            isinstance(call, Op) and call.at == fact.at and forms.is_true(call.kwargs.get("non_blocking")) is True
-        )
+        return isinstance(call, Op) and call.at == fact.at and forms.is_true(call.kwargs.get("non_blocking")) is True
     if fact.op in ("format", "repr"):
         # the text of an error is made only when it is raised
         for later in facts[position + 1 : position + 8]:
@@ -89,6 +87,8 @@ def _call(region: Region, fact: Op, validates: bool) -> Iterator[Problem]:
         if made is not None and made.device == "cpu" and any_gpu(fact.args, region.settings) == "sure":
             yield problem(region, fact, f"`{name}` reads each CUDA tensor of the list on the host: use `torch.stack`")
         return
+    if fact.name == "torch.amp.GradScaler.get_scale" and not _scaled_before(region, fact):
+        return
     found_ = operators.judge(fact.name, fact.receiver, fact.args, fact.kwargs)
     found_ = found_ or library.judge_library(fact.name, fact.receiver, fact.args, fact.kwargs, validates)
     if found_ is None or found_.rule != "host-sync":
@@ -107,6 +107,24 @@ def _call(region: Region, fact: Op, validates: bool) -> Iterator[Problem]:
     yield problem(region, fact, f"`{name}` {found_.why}: the capture fails; {found_.advice}", doubt)
 
 
+def _scaled_before(region: Region, fact: Op) -> bool:
+    """Whether the scaler's scale is on the GPU: it is made at the first `scale()`; before, it is a Python number."""
+    return any(
+        isinstance(f, Op) and f.name == "torch.amp.GradScaler.scale" and f.receiver is fact.receiver
+        for f in region.life
+        if f.order < fact.order
+    )
+
+
+def _percent(region: Region, fact: Operator) -> Iterator[Problem]:
+    """`"loss %f" % tensor` formats the tensor."""
+    left = fact.operands[0] if fact.op == "%" and len(fact.operands) == 2 else None
+    if isinstance(left, Const) and isinstance(left.value, str):
+        doubt = any_gpu(fact.operands[1:], region.settings)
+        if doubt == "sure":
+            yield problem(region, fact, f"`%` {sync.READS['format']}: the capture fails; {sync.INSTEAD['format']}")
+
+
 def _copied_out(region: Region, fact: Op) -> Problem | None:
     """`host.copy_(cuda)`: fine only into pinned memory and non_blocking."""
     target, source = fact.receiver, fact.argument(0, "src")
@@ -121,23 +139,19 @@ def _copied_out(region: Region, fact: Op) -> Problem | None:
     return problem(region, fact, message)
 
 
-def _index(region: Region, fact: Fact, base: Value, index: Value, text: str) -> Iterator[Problem]:
+def _index(region: Region, fact: Fact, index: Value, text: str) -> Iterator[Problem]:
     """A 0-dim CUDA tensor as an index, or a CUDA tensor as a slice bound, is read by the host."""
     parts = index.items if isinstance(index, Sequence) and index.kind == "tuple" else [index]
     for part in parts:
         bounds = part.items if isinstance(part, Sequence) and part.kind == "slice" else []
-        for bound in bounds:
-            if any_gpu([bound], region.settings, 0) == "sure":
-                message = (
-                    f"`{spelled(text, 'x[...]')}` {sync.READS['slice']}: the capture fails; {sync.INSTEAD['slice']}"
-                )
-                yield problem(region, fact, message)
-                return
+        if any(any_gpu([bound], region.settings, 0) == "sure" for bound in bounds):
+            yield problem(region, fact, _index_message(text, "slice"))
+            return
         for option in options(part):
             if isinstance(option, Tensor) and option.shape == () and option.dtype != "bool" and option.device == "cuda":
-                if not isinstance(base, Const):
-                    message = (
-                        f"`{spelled(text, 'x[...]')}` {sync.READS['index']}: the capture fails; {sync.INSTEAD['index']}"
-                    )
-                    yield problem(region, fact, message)
-                    return
+                yield problem(region, fact, _index_message(text, "index"))
+                return
+
+
+def _index_message(text: str, op: str) -> str:
+    return f"`{spelled(text, 'x[...]')}` {sync.READS[op]}: the capture fails; {sync.INSTEAD[op]}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint.doubt import CAPTURING, certainty, once, problem, spelled
-from graphlint.fact import HostRead, Truth
+from graphlint.fact import HostRead, Op, Truth
 from graphlint.finding import Problem
+from graphlint.knowledge import operators
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
@@ -44,6 +45,10 @@ def _found(region: Region) -> Iterator[Problem]:
                 doubt = certainty(tensor, region.settings)
                 if doubt != "no":
                     reads[fact.at] = reads.get(fact.at, False) or doubt == "sure"
+        elif isinstance(fact, Op) and isinstance(fact.result, Host) and fact.result.source == "read":
+            call = operators.judge(fact.name, fact.receiver, fact.args, fact.kwargs)
+            if call is not None and call.rule == "host-sync":
+                reads[fact.at] = call.sure
         elif isinstance(fact, Truth) and fact.decided is None:
             yield from _truth(region, fact, reads)
 

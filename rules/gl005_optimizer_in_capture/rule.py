@@ -63,7 +63,10 @@ def _reason(optimizer: Instance) -> str:
     if row.plain == "fails":
         return f"`step()` of `{name}` cannot be captured, {row.why}: call it after the replay"
     if name == "Adagrad" and optimizers.decays(optimizer.kwargs, optimizer.args):
-        return "`Adagrad` keeps its step count on the CPU, so `lr_decay` stops decaying under replay: call `step()` after the replay"
+        return (
+            "`Adagrad` keeps its step count on the CPU, so `lr_decay` stops decaying under replay: call `step()` "
+            "after the replay"
+        )
     if name == "SGD" and optimizers.tensor_rate(optimizer) and _option(optimizer, "fused") is False:
         return "`SGD` reads a tensor learning rate on the host unless it is fused: build it with `fused=True`"
     return ""
@@ -88,7 +91,10 @@ def _scaled(region: Region, fact: Op, optimizer: Instance, scaler: object) -> It
         return
     fused = _option(optimizer, "fused")
     if not row.amp or fused is False:
-        message = f"`GradScaler.step` reads on the host whether a gradient of `{name}` overflowed: use a fused, capturable optimizer, or step after the replay"
+        message = (
+            f"`GradScaler.step` reads on the host whether a gradient of `{name}` overflowed: use a fused, "
+            "capturable optimizer, or step after the replay"
+        )
         yield problem(region, fact, message, notes=_built(optimizer))
     else:
         yield from _step(region, fact, optimizer)

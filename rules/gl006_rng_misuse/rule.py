@@ -48,7 +48,10 @@ def _op(region: Region, fact: Op, later: list[Fact]) -> Iterator[Problem]:
         )
     elif fact.name in rng.STATE_READS:
         if _reaches(fact, later):
-            message = f"`{text}` gives a number that the graph keeps for every replay: put it into a tensor before each replay"
+            message = (
+                f"`{text}` gives a number that the graph keeps for every replay: put it into a tensor before each "
+                "replay"
+            )
             yield problem(region, fact, message)
     elif rng.host_draw(fact.name):
         if _reaches(fact, later):
@@ -93,11 +96,10 @@ def _registered(region: Region, fact: Fact, generator: Instance) -> bool:
 
 def _reaches(fact: Op, later: list[Fact]) -> bool:
     """Whether what `fact` drew on the host comes to captured work: an operand, an argument or a branch."""
+    if fact.name.endswith(".shuffle"):
+        return True
     if isinstance(fact.result, Host):
-        for other in later:
-            if any(_random(v) for v in _operands(other)):
-                return True
-        return False
+        return any(any(_random(v, fact) for v in _operands(other)) for other in later)
     return True
 
 
@@ -117,11 +119,12 @@ def _operands(fact: Fact) -> list[Value]:
     return []
 
 
-def _random(value: Value) -> bool:
+def _random(value: Value, draw: Fact) -> bool:
+    """Whether a value comes from a draw on the host, or from what `draw` read."""
     for option in options(value):
-        if isinstance(option, Host) and option.source == "random":
+        if isinstance(option, Host) and (option.source == "random" or option.read_at == draw.at):
             return True
-        if isinstance(option, Sequence) and any(_random(i) for i in option.items):
+        if isinstance(option, Sequence) and any(_random(i, draw) for i in option.items):
             return True
     return False
 

@@ -28,7 +28,10 @@ def _found(region: Region) -> Iterator[Problem]:
             yield from _op(region, fact)
         elif isinstance(fact, Index):
             if (what := _host_index(fact.index)) and (doubt := _where(region, fact.base)) != "no":
-                message = f"`{spelled(fact.text, 'x[...]')}` indexes with {what}, which is copied to the GPU: {_REFUSED}; use a CUDA index tensor made before"
+                message = (
+                    f"`{spelled(fact.text, 'x[...]')}` indexes with {what}, which is copied to the GPU: "
+                    f"{_REFUSED}; use a CUDA index tensor made before"
+                )
                 yield problem(region, fact, message, doubt)
         elif isinstance(fact, Write) and fact.how == "setitem" and fact.index is not None:
             yield from _setitem(region, fact, fact.index)
@@ -54,23 +57,24 @@ def _op(region: Region, fact: Op) -> Iterator[Problem]:
             yield problem(region, fact, f"`{text}` copies Python data to the GPU: {_REFUSED}; {fill}", doubt)
         return
     if fact.name in ("Tensor.to", "Tensor.cuda") and isinstance(fact.receiver, Tensor):
-        if fact.receiver.device == "cpu" and (doubt := _where(region, fact.result)) != "no":
-            if not _pinned(fact, fact.receiver, fact.kwargs.get("non_blocking", _flag(fact))):
-                yield problem(
-                    region, fact, f"`{text}` copies a CPU tensor to the GPU: {_REFUSED}; move it before", doubt
-                )
+        doubt = _where(region, fact.result)
+        stays = fact.receiver.device != "cpu" or doubt == "no"
+        if not stays and not _pinned(fact.receiver, fact.kwargs.get("non_blocking", _flag(fact))):
+            message = f"`{text}` copies a CPU tensor to the GPU: {_REFUSED}; move it before"
+            yield problem(region, fact, message, doubt)
         return
     if fact.name == "Tensor.copy_" and isinstance(fact.receiver, Tensor):
         source = fact.argument(0, "src")
         for option in options(source) if source is not None else ():
-            if (
-                isinstance(option, Tensor)
-                and option.device == "cpu"
-                and certainty(fact.receiver, region.settings) == "sure"
-            ):
-                if not _pinned(fact, option, fact.argument(1, "non_blocking")):
-                    message = f"`{text}` copies a CPU tensor to the GPU: {_REFUSED}; copy before the replay, or from pinned memory with `non_blocking=True`"
-                    yield problem(region, fact, message)
+            if not isinstance(option, Tensor) or option.device != "cpu":
+                continue
+            onto_gpu = certainty(fact.receiver, region.settings) == "sure"
+            if onto_gpu and not _pinned(option, fact.argument(1, "non_blocking")):
+                message = (
+                    f"`{text}` copies a CPU tensor to the GPU: {_REFUSED}; copy before the replay, or from "
+                    "pinned memory with `non_blocking=True`"
+                )
+                yield problem(region, fact, message)
         return
     if fact.name in ("torch.where", "Tensor.where", "Tensor.index_put_", "Tensor.masked_scatter_", "torch.index_put"):
         values = [*([fact.receiver] if fact.receiver is not None else []), *fact.args]
@@ -94,7 +98,7 @@ def _flag(fact: Op) -> Value | None:
     return fact.args[place] if len(fact.args) > place else None
 
 
-def _pinned(fact: Op, source: Tensor, non_blocking: Value | None) -> bool:
+def _pinned(source: Tensor, non_blocking: Value | None) -> bool:
     return source.storage.pinned and forms.is_true(non_blocking) is not False and non_blocking is not None
 
 
@@ -136,7 +140,10 @@ def _setitem(region: Region, fact: Write, index: Value) -> Iterator[Problem]:
     text = spelled(fact.text, "x[...]")
     what = _host_index(index)
     if what:
-        message = f"`{text} = ...` indexes with {what}, which is copied to the GPU: {_REFUSED}; use a CUDA index tensor made before"
+        message = (
+            f"`{text} = ...` indexes with {what}, which is copied to the GPU: {_REFUSED}; use a CUDA index tensor "
+            "made before"
+        )
         yield problem(region, fact, message, doubt)
         return
     source = fact.source
@@ -154,7 +161,10 @@ def _setitem(region: Region, fact: Write, index: Value) -> Iterator[Problem]:
         )
         yield problem(region, fact, message, doubt)
     elif any(isinstance(o, Tensor) and o.dtype not in (None, "bool") for p in _parts(index) for o in options(p)):
-        message = f"`{text} = ...` copies a number to the GPU for an index tensor: {_REFUSED}; use `index_fill_` or `scatter_`"
+        message = (
+            f"`{text} = ...` copies a number to the GPU for an index tensor: {_REFUSED}; use `index_fill_` or "
+            "`scatter_`"
+        )
         yield problem(region, fact, message, doubt)
 
 

@@ -37,15 +37,19 @@ def _found(region: Region) -> Iterator[Problem]:
             text = spelled(fact.text, "x[mask]")
             message = f"`{text}` picks rows by a mask, so its size depends on the data: the capture fails; {_INSTEAD}"
             yield problem(region, fact, message, doubt)
-        elif isinstance(fact, Write) and fact.how == "setitem" and fact.index is not None and _is_mask(fact.index):
-            if (
-                fact.source is not None
-                and _tensor_value(fact.source)
-                and (doubt := _on(region, fact.target, fact.index)) != "no"
-            ):
-                text = spelled(fact.text, "x[mask]")
-                message = f"`{text} = tensor` counts the mask on the host: the capture fails; use `torch.where(mask, value, x)`"
-                yield problem(region, fact, message, doubt)
+        elif isinstance(fact, Write) and (doubt := _masked_write(region, fact)) != "no":
+            text = spelled(fact.text, "x[mask]")
+            how = "counts the mask on the host: the capture fails; use `torch.where(mask, value, x)`"
+            yield problem(region, fact, f"`{text} = tensor` {how}", doubt)
+
+
+def _masked_write(region: Region, fact: Write) -> Certainty:
+    """`x[mask] = tensor`; a number is filled in without a wait."""
+    if fact.how != "setitem" or fact.index is None or not _is_mask(fact.index):
+        return "no"
+    if fact.source is None or not _tensor_value(fact.source):
+        return "no"
+    return _on(region, fact.target, fact.index)
 
 
 def _on(region: Region, base: Value, index: Value) -> Certainty:
