@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, Fact, Keep, Op, Operator
+from graphlint.fact import Bind, CaptureBegin, Fact, Keep, Op, Operator
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -24,6 +24,7 @@ LIBRARIES = {
 }  # fmt: skip
 _LIBRARY_OF = {name: library for library, names in LIBRARIES.items() for name in names}
 _STATELESS = ("SGD",)
+COMPILED = "torch.compile.call"
 
 
 @rule("GL004", "missing-warmup", "error", "captured work was never run before the capture")
@@ -34,7 +35,7 @@ def check(region: Region) -> Iterator[Problem]:
     if begin is None or begin.region is not None:
         return
     message, notes = (
-        first_use(region, begin) or compiled(region) or state(region) or live_graph(region, begin) or ("", ())
+        first_use(region, begin) or compiled(region, begin) or state(region, begin) or live_graph(region, begin) or ("", ())
     )
     if message:
         yield Problem(region.at, message, notes, function=region.function)
@@ -46,7 +47,9 @@ def library(fact: Fact) -> str:
     if not isinstance(fact, Op) or not any(_on_gpu(v) for v in queries.operands(fact)):
         return ""
     parts = fact.name.removesuffix(".forward").split(".")
-    if parts[0] not in ("torch", "Tensor") or fact.name.startswith("torch.nn.") and parts[-1][0].isupper() and not fact.name.endswith(".forward"):
+    if parts[0] not in ("torch", "Tensor") or (
+        fact.name.startswith("torch.nn.") and parts[-1][0].isupper() and not fact.name.endswith(".forward")
+    ):
         return ""
     return _LIBRARY_OF.get(parts[-1], "")
 
@@ -57,39 +60,53 @@ def _on_gpu(value: object) -> bool:
     return isinstance(value, Instance) and value.external.startswith("torch.nn.")
 
 
-def first_use(region: Region, begin: Fact) -> tuple[str, tuple[Note, ...]] | None:
+def eager(region: Region, begin: CaptureBegin) -> Iterator[Fact]:
+    """What ran, or may run, outside any capture before this one: in the other arm of a step counter too, and where
+    the callers are not known, in any method of the objects that are."""
+    if not begin.complete:
+        yield from (f for f in region.life if f.region is None)
+        return
+    yield from (f for f in region.before if f.region is None)
+    end = region.life[region.position(region.end) :][:1]
+    for last in end:
+        yield from (f for f in queries.rest_of_call(region, last) if f.region is None and f.maybe)
+
+
+def first_use(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...]] | None:
     """The first call of a library in the process lies inside the capture."""
-    warm = {library(f) for f in region.before if f.region is None}
+    warm = {library(f) for f in eager(region, begin)}
     for fact in region.captured:
         name = library(fact)
         if name and name not in warm and (begin.maybe or not fact.maybe):
             text = getattr(fact, "text", "") or "the captured code"
-            message = f"nothing ran `{text}` before this capture: {name} sets itself up on its first call, which a capture refuses; run it once before"
+            message = (
+                f"nothing ran `{text}` before this capture: {name} sets itself up on its first call, "
+                "which a capture refuses; run it once before"
+            )
             return message, region.way(fact)
     return None
 
 
-def compiled(region: Region) -> tuple[str, tuple[Note, ...]] | None:
+def compiled(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...]] | None:
     """A compiled function's first call compiles, which a capture refuses."""
-    called = {f.receiver.id for f in region.before if _compiled_call(f) and isinstance(f, Op) and isinstance(f.receiver, Instance)}
+    called = {_id(f) for f in eager(region, begin) if isinstance(f, Op) and f.name == COMPILED}
     for fact in region.captured:
-        if _compiled_call(fact) and isinstance(fact, Op) and isinstance(fact.receiver, Instance) and fact.receiver.id not in called:
-            return "a compiled function is first called inside the capture, where it cannot compile: call it once before", region.way(fact)
+        if isinstance(fact, Op) and fact.name == COMPILED and _id(fact) not in called:
+            message = "a compiled function is first called inside the capture, where it cannot compile: call it once before"
+            return message, region.way(fact)
     return None
 
 
-def _compiled_call(fact: Fact) -> bool:
-    return isinstance(fact, Op) and fact.name == "torch.compile.call"
-
-
-def state(region: Region) -> tuple[str, tuple[Note, ...]] | None:
+def state(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...]] | None:
     """Optimizer and scaler state born inside the capture: every replay makes it anew."""
-    known = {_id(f) for f in region.before if isinstance(f, Op) and f.region is None and _makes_state(f)}
+    known = {_id(f) for f in eager(region, begin) if isinstance(f, Op) and _makes_state(f)}
     loaded = {_id(f) for f in region.before if isinstance(f, Op) and f.name.endswith(".load_state_dict")}
     for fact in region.captured:
         if isinstance(fact, Op) and _makes_state(fact) and _id(fact) is not None and _id(fact) not in known | loaded:
             what = "`GradScaler` makes its scale" if "GradScaler" in fact.name else "the optimizer makes its state"
-            message = f"{what} on first use, inside the capture: every replay makes it anew; run the whole step once before"
+            message = (
+                f"{what} on first use, inside the capture: every replay makes it anew; run the whole step once before"
+            )
             return message, region.way(fact)
     return None
 
@@ -115,7 +132,9 @@ def live_graph(region: Region, begin: Fact) -> tuple[str, tuple[Note, ...]] | No
     if backward is None:
         return None
     for fact in region.before:
-        if not (_is_backward(fact) and fact.region is None and queries.stream_block(fact) is None) or region.stream is not None and _same_stream(fact):
+        if not (_is_backward(fact) and fact.region is None and queries.stream_block(fact) is None) or (
+            region.stream is not None and _same_stream(fact)
+        ):
             continue
         assert isinstance(fact, Op)
         roots = {t.storage for t in tensors(fact.receiver, 1)} if fact.receiver is not None else set()
@@ -125,7 +144,11 @@ def live_graph(region: Region, begin: Fact) -> tuple[str, tuple[Note, ...]] | No
                 "a warm-up backward ran on the default stream and its autograd graph is still held: its gradient nodes tie "
                 "the captured backward to that stream; warm up on a side stream, or drop the loss before"
             )
-            return message, (Note(fact.at, "warm-up backward on the default stream"), Note(keeper.at, "still held here"), *region.way(backward))[:5]
+            return message, (
+                Note(fact.at, "warm-up backward on the default stream"),
+                Note(keeper.at, "still held here"),
+                *region.way(backward),
+            )[:5]
     return None
 
 

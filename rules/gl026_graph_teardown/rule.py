@@ -9,7 +9,7 @@ from graphlint.fact import Bind, Fact, Leave, Op
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Instance, Place
+from graphlint.value import Const, Instance, Place
 
 COLLECTIVES = frozenset({
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce",
@@ -45,9 +45,9 @@ def check(region: Region) -> Iterator[Problem]:
                 held = {p for p in held if p.owner != fact.place.owner}
             else:
                 held.discard(fact.place)
-                dropped = any(g in mine for g in queries.held_graphs(fact.old))
-                if dropped and all(p.kind == "attribute" for p in held):
-                    held.clear()  # its last owner is gone, and the graph with it
+                emptied = fact.value is None or (isinstance(fact.value, Const) and fact.value.value is None)
+                if emptied and any(g in mine for g in queries.held_graphs(fact.old)):
+                    return  # an owner lets go of it, and of what else it holds
         elif isinstance(fact, Leave):
             held = {p for p in held if p.owner != fact.scope}
         elif isinstance(fact, Op) and fact.region is None:
