@@ -64,7 +64,7 @@ def _artifact(path: str, view: View) -> dict[str, str]:
     shown = view.path(path)
     if shown.startswith("../") or os.path.isabs(shown):
         return {"uri": Path(os.path.abspath(path)).as_uri()}
-    return {"uri": quote(shown, safe="/"), "uriBaseId": _ROOT}
+    return {"uri": quote(os.fsencode(shown), safe="/"), "uriBaseId": _ROOT}
 
 
 def _region(span: Span) -> dict[str, Any]:
