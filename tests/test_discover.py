@@ -17,7 +17,7 @@ def names(root: Path, *paths: Path, **options: object) -> list[str]:
     return [path.relative_to(root).as_posix() for path in found]
 
 
-def make(root: Path, *files: str, **texts: str) -> None:
+def make(root: Path, *files: str) -> None:
     for name in files:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,15 +42,12 @@ def test_a_named_file_is_always_taken(tmp_path: Path) -> None:
 
 def test_default_excludes(tmp_path: Path) -> None:
     make(
-        tmp_path, "ok.py", ".git/x.py", "venv/x.py", "node_modules/x.py", "a/build/x.py", "dist/x.py", "__pycache__/x.py",
-        "lib/site-packages/x.py", "myenv/pyvenv.cfg", "myenv/x.py", ".tox/x.py", "builder/y.py",
+        tmp_path, "ok.py", ".git/x.py", "venv/x.py", "node_modules/x.py", "a/build/x.py", "dist/x.py",
+        "__pycache__/x.py", "lib/site-packages/x.py", "myenv/pyvenv.cfg", "myenv/x.py", ".tox/x.py", "builder/y.py",
     )  # fmt: skip
     assert names(tmp_path) == ["builder/y.py", "ok.py"]
     assert "a/build/x.py" in names(tmp_path, exclude=())
-    assert (
-        names(tmp_path, exclude=("bu*", "/ok.py")) == ["dist/x.py", "node_modules/x.py", "venv/x.py", ".tox/x.py"]
-        or True
-    )
+    assert names(tmp_path, exclude=("*/build", "build*", "[dnv.]*")) == ["ok.py"]
 
 
 def test_own_excludes_are_globs_from_the_project_root(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ __all__ += ["X"]
 
 def test_bindings_are_found_without_lowering_the_file() -> None:
     made = module(TEXT)
-    assert made.names() == set("os c d g i L impl outer C n o p q r s w X Y z __all__".split())
+    assert made.names() == {*"cdgiLCnopqrswXYz", "os", "impl", "outer", "__all__"}
     assert [type(s).__name__ for s in made.bindings("impl")] == ["Import", "Assign"]
     assert [type(s).__name__ for s in made.bindings("L")] == ["ImportFrom", "Assign"]
     assert isinstance(made.bindings("o")[0], tree.For) and isinstance(made.bindings("w")[0], tree.With)
@@ -112,7 +112,7 @@ def test_definitions_are_one_object_each() -> None:
     cls = made.definition("C")
     assert isinstance(cls, tree.Class)
     assert made.definition("C.method") in cls.body
-    late = [s for s in cls.body if isinstance(s, tree.If)][0].body[0]
+    late = next(s for s in cls.body if isinstance(s, tree.If)).body[0]
     assert late is made.definition("C.late")
     assert [d.qualname for d in made.definitions()] == [
         "outer", "outer.inner", "C", "C.method", "C.value", "C.value", "C.late",
@@ -360,16 +360,13 @@ def test_names_are_followed_to_their_definition(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     main = tmp_path / "main.py"
-    found = {
-        n: target(made, main, n)
-        for n in "torch pkg leaf device graph Model helper deep renamed missing Flag partial local nothing".split()
-    }
-    assert found == {
+    expected = {
         "torch": "torch", "pkg": "pkg:", "leaf": "pkg.deep.leaf:", "device": "torch.cuda", "graph": "torch.cuda.graph",
         "Model": "pkg.model:Model", "helper": "pkg.deep.leaf:helper", "deep": "pkg.deep:",
         "renamed": "pkg.deep.leaf:old", "missing": None, "Flag": "gone.Flag", "partial": "functools.partial",
         "local": "main:local", "nothing": None,
     }  # fmt: skip
+    assert {name: target(made, main, name) for name in expected} == expected
     assert target(made, tmp_path / "pkg/__init__.py", "Hidden") is None
     assert target(made, tmp_path / "pkg/__init__.py", "_private") is None
     assert target(made, tmp_path / "pkg/__init__.py", "leaf") == "pkg.deep.leaf:"
@@ -379,7 +376,8 @@ def test_the_likelier_of_two_bindings(tmp_path: Path) -> None:
     made = program(
         tmp_path,
         {
-            "a.py": "try:\n    from fast import f\nexcept ImportError:\n    from slow import f\n", "slow.py": "def f(): pass",
+            "a.py": "try:\n    from fast import f\nexcept ImportError:\n    from slow import f\n",
+            "slow.py": "def f(): pass",
             "b.py": "if TYPE_CHECKING:\n    from slow import f\nelse:\n    f = lazy('slow.f')\n",
             "c.py": "from slow import f\ndef f(): pass\n",
         },
@@ -406,7 +404,7 @@ def test_lazy_packages(tmp_path: Path) -> None:
             "big/models/__init__.py": "if TYPE_CHECKING:\n    from .gpt import *\nelse:\n    pass\n",
             "big/models/gpt/__init__.py": "if TYPE_CHECKING:\n    from .modeling_gpt import *\nelse:\n    pass\n",
             "big/models/gpt/modeling_gpt.py": "class GPT: pass\nclass Inner: pass\n__all__ = ['GPT']\n",
-            "small/__init__.py": "_names = {'go': '.impl', 'stop': ('small.impl', 'stop')}\ndef __getattr__(name): ...\n",
+            "small/__init__.py": "_names = {'go': '.impl', 'stop': ('small.impl', 'x')}\ndef __getattr__(name): ...\n",
             "small/impl.py": "def go(): pass\ndef stop(): pass\nclass Only: pass\n",
         },
     )  # fmt: skip
@@ -453,7 +451,8 @@ def test_mentions_are_whole_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "with torch.cuda.graph(g): pass", "dev.graph(g)", "from torch.cuda import graph", "from torch.cuda import (\n graph,\n)",
+        "with torch.cuda.graph(g): pass", "dev.graph(g)", "from torch.cuda import graph",
+        "from torch.cuda import (\n graph,\n)",
         "torch.compile(f, mode='reduce-overhead')", "torch.compile(f, mode='max-autotune')", "backend='cudagraphs'",
         "{'triton.cudagraphs': True}", "make_graphed_callables(f)", "g.capture_begin()", "torch.accelerator.Graph()",
         "get_accelerator().capture_to_graph(g)", "CudaGraphModule(m)", "torch.xpu.XPUGraph()", "our_capture(f)",
