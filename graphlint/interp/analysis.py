@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graphlint.config import Config
 from graphlint.fact import CaptureBegin
-from graphlint.interp import attributes
+from graphlint.interp import attributes, capture
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
@@ -178,6 +178,7 @@ class _Run:
             m.run_in(scope, self.module.body())
             m.complete = False
             self._uncalled()
+            capture.never_entered(m)
             return
         callee = self._resolve(function)
         if callee is None:

@@ -42,6 +42,7 @@ def capture_block(
     m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Callable[[Value], None]
 ) -> None:
     assert isinstance(manager, Instance)
+    manager.attrs["$entered"] = Const(True)
     is_graph = manager.external in GRAPH_MANAGERS
     graph = manager if is_graph else _first(manager, 0, _GRAPH_KEYWORDS)
     region = new_region(m, "accelerator-graph" if is_graph else "graph", item.expr.span, graph=graph)
@@ -54,6 +55,18 @@ def capture_block(
     finally:
         while region in m.region_stack:
             m.close_region(item.expr.span)
+
+
+def never_entered(m: Machine) -> None:
+    """Capture managers that were made and never entered, for graphs that are replayed all the same: an empty region."""
+    replayed = [f.graph for f in m.life if isinstance(f, Replay) and not f.replayed]
+    for manager in m.instances:
+        if manager.external in CAPTURE_MANAGERS and "$entered" not in manager.attrs and manager.made is not None:
+            graph = _first(manager, 0, _GRAPH_KEYWORDS)
+            if isinstance(graph, Instance) and graph.id not in m.graph_regions and any(g is graph for g in replayed):
+                region = Region("never-entered", manager.made, "", m.settings, graph=graph, warm=True)
+                region.life, region.begin, region.end = m.life, m.order + 1, m.order + 1
+                m.regions.append(region)
 
 
 def _first(manager: Instance, position: int, names: tuple[str, ...]) -> Value | None:

@@ -17,6 +17,8 @@ HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_ba
 
 @rule("GL020", "capture-misuse", "error", "the capture API in an order or place that torch refuses")
 def check(region: Region) -> Iterator[Problem]:
+    if region.kind == "never-entered":
+        yield from never_entered(region)
     if region.kind not in MANUAL:
         return
     begin = queries.begin_fact(region)
@@ -34,6 +36,13 @@ def check(region: Region) -> Iterator[Problem]:
         yield from streams(region, begin)
     if region.kind == "graphed-callables":
         yield from graphed_callables(region, begin)
+
+
+def never_entered(region: Region) -> Iterator[Problem]:
+    replay = next((f for f in region.before if isinstance(f, Replay) and f.graph is region.graph), None)
+    if replay is not None:
+        message = "this capture is made but never entered: without `with` nothing is captured, and the replay raises"
+        yield Problem(region.at, message, (Note(replay.at, "replayed here"),), function=replay.function)
 
 
 def nested(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
