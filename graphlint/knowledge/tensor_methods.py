@@ -138,7 +138,8 @@ FUNCTION_RESULTS: dict[str, str] = {
         torch.allclose torch.is_nonzero torch.get_default_dtype torch.get_default_device torch.is_inference
         torch.is_storage torch.is_conj torch.is_neg torch.is_inference_mode_enabled
         torch.are_deterministic_algorithms_enabled torch.get_num_threads torch.initial_seed
-        torch.cuda.initial_seed torch.seed torch.finfo torch.iinfo torch.promote_types torch.result_type torch.can_cast torch.get_float32_matmul_precision
+        torch.cuda.initial_seed torch.seed torch.finfo torch.iinfo torch.promote_types torch.result_type
+        torch.can_cast torch.get_float32_matmul_precision
         torch.is_autocast_enabled torch.is_autocast_cache_enabled torch.get_autocast_dtype
         torch.get_autocast_gpu_dtype torch.broadcast_shapes torch.compiler.is_compiling
         torch.compiler.is_dynamo_compiling torch._dynamo.is_compiling torch.jit.is_scripting torch.jit.is_tracing

@@ -36,7 +36,7 @@ def _found(region: Region) -> Iterator[Problem]:
             yield from _call(region, fact, validates)
         elif isinstance(fact, Operator):
             yield from _percent(region, fact)
-        elif isinstance(fact, Index) or (isinstance(fact, Write) and fact.how == "setitem" and fact.index is not None):
+        elif isinstance(fact, (Index, Write)) and fact.index is not None:
             yield from _index(region, fact, fact.index, fact.text)
 
 

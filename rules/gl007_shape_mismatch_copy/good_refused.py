@@ -27,4 +27,8 @@ class Service:
 
 
 if __name__ == "__main__":
-    print("OUTCOME: static-only", Service(torch.nn.ReLU(), 4).features.shape)
+    try:
+        note = tuple(Service(torch.nn.ReLU(), 4).handle().shape)
+    except RuntimeError as error:
+        note = str(error).splitlines()[0]
+    print("OUTCOME: static-only", note)
