@@ -119,7 +119,8 @@ def call_tensor_method(
         return Host("shape", symbol=f"numel{receiver.storage.id}{receiver.view or ''}")
     if name in tensor_methods.METADATA_METHODS:
         return Host("shape" if name in ("element_size", "storage_offset") else "other", kind="bool" if name.startswith("is_") else "number")
-    if name == "register_hook":
+    if name in ("register_hook", "register_post_accumulate_grad_hook"):
+        m.emit(Op, span, name=f"Tensor.{name}", args=args, kwargs=clean, receiver=receiver, text=f"{text}()")
         return Unknown()
     result = _result(m, receiver, name, args, clean, span)
     fact = m.emit(

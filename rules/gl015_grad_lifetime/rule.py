@@ -164,7 +164,7 @@ def _accumulated(region: Region) -> Iterator[Problem]:
     used = _parameters(region)
     clear: Fact | None = None
     calls: list[Fact] = []
-    hooked = any(isinstance(f, Op) and f.name.endswith("register_post_accumulate_grad_hook") for f in region.life)
+    hooked = any(isinstance(f, Op) and f.name.endswith(("register_hook", "register_post_accumulate_grad_hook")) for f in region.life)
     if hooked:
         return
     replayed = False
