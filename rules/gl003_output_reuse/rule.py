@@ -116,7 +116,10 @@ def together(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]
         if fact.region is not None or not isinstance(fact, (Op, Operator)):
             continue
         given: list[Tensor] = []
-        for value in queries.operands(fact):
+        operands = queries.operands(fact)
+        if len(operands) < 2 and not any(isinstance(v, Sequence) for v in operands):
+            continue
+        for value in operands:
             items = value.items if isinstance(value, Sequence) else [value]
             given += [o for item in items for o in options(item) if isinstance(o, Tensor) and outputs(region, o)]
         twice = [t for t in given if sum(t.storage is o.storage for o in given) > 1]
@@ -127,7 +130,8 @@ def together(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]
 def _made_by_calls(region: Region, fact: Fact, replays: list[Replay]) -> int:
     """How many replays the expression at `fact` made itself, by calls in it."""
     count = 0
-    for past in reversed([f for f in region.life if f.order < fact.order]):
+    for position in range(region.position(fact.order) - 1, -1, -1):
+        past = region.life[position]
         if isinstance(past, Replay) and past in replays and len(past.chain) > len(fact.chain):
             count += 1
         elif len(past.chain) <= len(fact.chain):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from graphlint import queries
 from graphlint.fact import Bind, Branch, Enter, Fact, Op, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Storage, Tensor, tensors
+from graphlint.source import Location
+from graphlint.value import Storage, Tensor, Value, tensors
+
+
+#: How many branches of a function are looked back to from an assignment.
+NEAR = 12
 
 
 @rule("GL021", "lazy-state", "error", "a value made on first use is frozen in the graph, or made anew by every replay")
@@ -23,12 +29,13 @@ def check(region: Region) -> Iterator[Problem]:
 
 def memos(facts: list[Fact]) -> Iterator[tuple[Branch, Bind]]:
     """First-use assignments: attributes and items bound in the branch that tests them, or their flag."""
-    open_branches: list[Branch] = []
+    taken: dict[tuple[str, int], list[Branch]] = {}
     for position, fact in enumerate(facts):
-        if isinstance(fact, Branch):
-            open_branches.append(fact)
+        place = (fact.at.path, len(fact.chain))
+        if isinstance(fact, Branch) and fact.body is not None:
+            taken.setdefault(place, []).append(fact)
         elif isinstance(fact, Bind) and fact.how == "=" and fact.place.kind in ("attribute", "item"):
-            for branch in reversed(open_branches):
+            for branch in reversed(taken.get(place, [])[-NEAR:]):
                 if _within(fact, branch) and _tests(branch, fact, facts[position : position + 12]):
                     yield branch, fact
                     break
@@ -82,36 +89,56 @@ def _looks_at(value: object, made: list[Tensor]) -> bool:
 
 def memo_of_data(region: Region) -> Iterator[Problem]:
     """A memo that the graph reads was computed from data that changes between replays."""
-    facts = [f for f in region.life if f.region is region] if region.warm else [f for f in region.before if f.region is None]
+    facts = (
+        [f for f in region.life if f.region is region]
+        if region.warm
+        else [f for f in region.before if f.region is None]
+    )
     changes = changing(region)
     refreshed = {s for f in region.after if isinstance(f, Write) for s in queries.storages(f.target)}
-    for start, at, value, text, function, chain_fact in [*_binds(facts), *_cached(facts)]:
-        kept = {t.storage for t in tensors(value, 2)} if value is not None else set()
-        read = kept & set(region.inputs) if not region.warm else kept
-        if not read or kept & refreshed or kept & set(region.writes):
+    inputs, writes = set(region.inputs), set(region.writes)
+    for memo in kept_on_first_use(facts):
+        kept = {t.storage for t in tensors(memo.value, 2)} if memo.value is not None else set()
+        read = kept if region.warm else kept & inputs
+        if not read or kept & refreshed or kept & writes:
             continue
-        made = queries.makers(f for f in facts if start < f.order < chain_fact.order)
-        needs, _ = queries.sources(value, made)
-        stale = {s: why for s, why in changes.items() if s in needs - kept}
+        since = region.life[region.position(memo.start) : region.position(memo.fact.order)]
+        made = queries.makers(f for f in since if (f.region is region) == region.warm)
+        needs, _ = queries.sources(memo.value, made)
+        stale = [why for storage, why in changes.items() if storage in needs - kept]
         if stale:
             message = (
-                f"`{text}` is computed on first use, in the warm-up, from data that changes later: "
+                f"`{memo.text}` is computed on first use, in the warm-up, from data that changes later: "
                 "the graph goes on with the first value; compute it in the captured code"
             )
-            yield Problem(at, message, (*list(stale.values())[:1], *region.way(chain_fact))[:5], function=function)
+            yield Problem(memo.at, message, (stale[0], *region.way(memo.fact))[:5], function=memo.function)
 
 
-def _binds(facts: list[Fact]) -> Iterator[tuple[int, object, object, str, str, Fact]]:
+@dataclass(frozen=True)
+class Memo:
+    """A value kept on first use: computed from `start` on, kept at `fact`, reported at `at`."""
+
+    start: int
+    at: Location
+    value: Value | None
+    text: str
+    function: str
+    fact: Fact
+
+
+def kept_on_first_use(facts: list[Fact]) -> Iterator[Memo]:
     for branch, bind in memos(facts):
-        yield branch.order, bind.at, bind.value, bind.text, bind.function, bind
-
-
-def _cached(facts: list[Fact]) -> Iterator[tuple[int, object, object, str, str, Fact]]:
+        yield Memo(branch.order, bind.at, bind.value, bind.text, bind.function, bind)
+    returns: dict[str, list[Return]] = {}
+    for fact in facts:
+        if isinstance(fact, Return):
+            returns.setdefault(fact.callee, []).append(fact)
     for enter in facts:
         if isinstance(enter, Enter) and enter.memo:
-            for fact in facts:
-                if isinstance(fact, Return) and fact.order > enter.order and fact.chain == enter.chain:
-                    yield enter.order, enter.defined, fact.value, enter.name.rpartition(".")[2], enter.name, fact
+            for fact in returns.get(enter.name, []):
+                if fact.order > enter.order and fact.chain == enter.chain:
+                    name = enter.name.rpartition(".")[2]
+                    yield Memo(enter.order, enter.defined, fact.value, name, enter.name, fact)
                     break
 
 
