@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 _HERE = str(Path(__file__).resolve().parent)
+#: What lies outside these frames is graphlint's own start of the program.
+_OUTERMOST = (str(Path(_HERE) / "target.py"), str(Path(_HERE) / "worker.py"))
 _STDLIB = tuple({p for key in ("stdlib", "platstdlib") if (p := sysconfig.get_paths().get(key))})
 
 
@@ -59,6 +61,8 @@ def user_frame() -> FrameType | None:
         name = frame.f_code.co_filename
         if is_user(name):
             return frame
+        if name in _OUTERMOST:
+            break
         if library is None and is_library(name):
             library = frame
         frame = frame.f_back
@@ -71,6 +75,8 @@ def user_sites(limit: int = 24) -> tuple[Site, ...]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(sites) < limit:
         name = frame.f_code.co_filename
+        if name in _OUTERMOST:
+            break
         if is_user(name) or is_library(name):
             sites.append(Site(name, frame.f_lineno, qualified(frame)))
         frame = frame.f_back

@@ -19,28 +19,39 @@ class TimeLimit(BaseException):
     """The time is up; raised inside the traced program so that what it saw can be written."""
 
 
-def run(spec: Spec, limit: float) -> Result:
-    """Forks, runs `spec` in the child, and reads its result; after `limit` seconds the child is stopped."""
-    handle, name = tempfile.mkstemp(prefix="graphlint-", suffix=".json")
-    os.close(handle)
-    path = Path(name)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        code = 70
+class Child:
+    """A traced program that has been started. It is forked: torch, once loaded, need not be loaded again."""
+
+    def __init__(self, spec: Spec) -> None:
+        handle, name = tempfile.mkstemp(prefix="graphlint-", suffix=".json")
+        os.close(handle)
+        self.path = Path(name)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.begun = time.monotonic()
+        self.number = os.fork()
+        if self.number == 0:
+            code = 70
+            try:
+                code = _child(spec, self.path)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+
+    def result(self, limit: float) -> Result:
+        """Waits, at most until `limit` seconds after the start, and reads what the program's process wrote."""
         try:
-            code = _child(spec, path)
-        except BaseException:
-            traceback.print_exc()
+            status, hung = _wait(self.number, limit - (time.monotonic() - self.begun))
+            return _read(self.path, status, hung, limit)
         finally:
-            sys.stderr.flush()
-            os._exit(code)
-    try:
-        status, hung = _wait(child, limit)
-        return _read(path, status, hung, limit)
-    finally:
-        path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+
+
+def run(spec: Spec, limit: float) -> Result:
+    """Runs `spec` in a process of its own; after `limit` seconds it is stopped."""
+    return Child(spec).result(limit)
 
 
 def _wait(child: int, limit: float) -> tuple[int, bool]:

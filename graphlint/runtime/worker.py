@@ -16,15 +16,18 @@ from graphlint.runtime.process import TimeLimit
 from graphlint.runtime.spec import Result, Spec
 from graphlint.runtime.summary import summarise
 from graphlint.runtime.target import TargetError
+from graphlint.runtime.watch.branches import Capturing, Reads
+from graphlint.runtime.watch.gradients import Gradients
 from graphlint.runtime.watch.inputs import Inputs
 from graphlint.runtime.watch.journal import Journal
 from graphlint.runtime.watch.modes import Captures, Modes
 from graphlint.runtime.watch.outputs import OutputWatch
 from graphlint.runtime.watch.places import Places
+from graphlint.runtime.watch.remade import RemadeInputs
 from graphlint.runtime.watch.scalars import Scalars
 from graphlint.runtime.watch.state import State
 
-WATCHERS = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures)
+WATCHERS = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Capturing, Gradients, RemadeInputs)
 
 
 def work(spec: Spec) -> Result:

@@ -59,6 +59,11 @@ def cuda(machine: Machine) -> dict[str, Any]:
             return
         arena.empty_cache()
 
+    def capturing() -> bool:
+        inside = machine.capturing()
+        machine.note("asked-capturing", machine.capture.number if inside else None)
+        return inside
+
     def sleep(cycles: int) -> None:
         line = machine.current_stream().line
         if line.capture is not None:
@@ -124,7 +129,7 @@ def cuda(machine: Machine) -> dict[str, Any]:
         "CUDAGraph": graph.CUDAGraph,
         "graph": graph.graph,
         "graph_pool_handle": graph.graph_pool_handle,
-        "is_current_stream_capturing": lambda: machine.capturing(),
+        "is_current_stream_capturing": capturing,
         "MemPool": MemPool,
         "use_mem_pool": lambda pool, device=None: contextlib.nullcontext(),
         "device": DeviceContext,

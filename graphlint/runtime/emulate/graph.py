@@ -29,6 +29,7 @@ class Capture:
         self.calls: list[Recorded] = []
         self.invalid = self.surveyed = False
         self.held = self.peak = 0
+        self.begun = machine.order
         self.own: set[int] = set()
         self.undo: dict[int, bytes] = {}
         self.generators: list[Any] = []
@@ -65,7 +66,9 @@ class Capture:
 
 
 class CUDAGraph:
-    """Stands for torch.cuda.CUDAGraph."""
+    """Stands for torch.cuda.CUDAGraph. `kind` says what makes it."""
+
+    kind = "graph"
 
     def __init__(self, keep_graph: bool = False) -> None:
         machine = current()
@@ -75,7 +78,7 @@ class CUDAGraph:
         self.replays = 0
         self.inputs: set[int] = set()
         self.ranges: list[tuple[int, int]] = []
-        self.kind = "graph"
+        self.kind = type(self).kind
         self.check_input_liveness = False
         self.generators: list[Any] = []
         machine.graphs.add(self)
@@ -154,6 +157,7 @@ class CUDAGraph:
         self.inputs = set(ranges) - capture.own
         self.ranges = [(start, ranges[start]) for start in sorted(self.inputs)]
         self.made = capture.own
+        self.span = (capture.begun, machine.order)
         self.asynchronous = any(
             c.name == "graphlint::sleep" or (c.name == "aten::copy_" and not machine.holds(c.args[0])) for c in self.calls
         )

@@ -87,6 +87,25 @@ def _autocast(device: Machine, patches: Patches) -> None:
     patches.set(torch, "set_autocast_enabled", lambda *args: set_enabled("cpu", args[-1]))
 
 
+def _optimizers(device: Machine, patches: Patches) -> None:
+    """The check of `step()` for `capturable`, answered by torch itself and noted."""
+    kind = torch.optim.Optimizer
+    for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+        check = vars(kind).get(name)
+        if check is None:
+            continue
+
+        def checked(self: Any, *, check: Any = check) -> None:
+            if not device.capturing():
+                return
+            try:
+                check(self)
+            except (RuntimeError, KeyError) as error:
+                device.refuse("optimizer", "step", str(error), invalidates=False)
+
+        patches.set(kind, name, checked)
+
+
 def _graphed(device: Machine) -> Any:
     """torch's own make_graphed_callables; the graphs that it makes say so."""
     raw = torch.cuda.graphs.make_graphed_callables
@@ -95,9 +114,11 @@ def _graphed(device: Machine) -> Any:
     def make(*args: Any, **kwargs: Any) -> Any:
         before = set(device.graphs)
         device.note("graphed-callables-begin", callables=_flat(args[0] if args else kwargs.get("callables")))
+        graph.CUDAGraph.kind = "graphed-callables"
         try:
             return raw(*args, **kwargs)
         finally:
+            graph.CUDAGraph.kind = "graph"
             made = [g.number for g in device.graphs if g not in before]
             device.note("graphed-callables-end", graphs=made)
 
@@ -153,6 +174,7 @@ def _apply(device: Machine, patches: Patches) -> None:
         owner, attribute = (torch.compiler, name[9:]) if name.startswith("compiler.") else (torch, name)
         patches.set(owner, attribute, value)
     _autocast(device, patches)
+    _optimizers(device, patches)
     bootstrap = threading.Thread.run
 
     @functools.wraps(bootstrap)

@@ -218,6 +218,8 @@ class Machine:
             spelled=spelling(frame) if frame is not None else "",
             through=frames.torch_files(),
         )
+        for listener in self.listeners:
+            listener("refused", {"kind": kind, "how": how}, ())
         if self.survey and kind not in ("nested", "recapture", "pool", "not-captured", "replay"):
             if capture is not None:
                 capture.surveyed = True

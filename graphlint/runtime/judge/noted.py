@@ -194,4 +194,19 @@ def accumulates(data: dict[str, Any], capture: Site | None) -> Found:
     yield "grad-lifetime", data["site"], "`.grad` existed at capture, so every replay adds to it"
 
 
+@on("branch-on-read")
+def branch(data: dict[str, Any], capture: Site | None) -> Found:
+    yield "tensor-control-flow", data["site"], "a value that was read from the device decided a branch inside the capture"
+
+
+@on("captured-differently")
+def differently(data: dict[str, Any], capture: Site | None) -> Found:
+    yield "capture-branch", data["site"], "for the same inputs, the function returned something else while capturing"
+
+
+@on("recreated-input")
+def recreated(data: dict[str, Any], capture: Site | None) -> Found:
+    yield "stale-input", data["site"], "this line made the graph's input, and made another tensor since; the replay read the old one"
+
+
 __all__ = ["judge", "statement_at"]

@@ -56,7 +56,7 @@ def _streams(run: list[events.Event]) -> Iterator[Observation]:
             at = frames.in_user_code(made or event.at)
             if at is not None:
                 yield Observation(
-                    "stream-escape", at, "the forward ran here on the default stream, its backward in the capture", event.at, event.graph
+                    "stream-escape", at, "the forward ran here on the default stream, its backward in the capture", made or event.at, event.graph
                 )
 
 

@@ -141,9 +141,9 @@ class Modes(Watcher):
         for t in changes:
             if machine.holds(t):
                 self.last_write[_storage_of(t).data_ptr()] = machine.order
-        if name == "aten::_to_copy" and fresh and held and torch.is_autocast_enabled("cuda"):
+        if name == "aten::_to_copy" and fresh and held and self.autocasts and self.autocasts[-1][2]:
             weight = held[0]
-            if weight.requires_grad and weight.is_leaf and torch.is_autocast_cache_enabled() and self.autocasts:
+            if weight.requires_grad and weight.is_leaf:
                 self.casts[_storage_of(fresh[0]).data_ptr()] = Cast(
                     _storage_of(weight).data_ptr(), self.autocasts[-1][1], machine.order
                 )
@@ -194,7 +194,7 @@ class Modes(Watcher):
                         )
         for address, cast in self.casts.items():
             if address in frozen.inputs:
-                gone = machine.made.get(address, 0) != cast.made and address not in machine.owners
+                gone = address not in machine.owners or machine.made.get(address, 0) > cast.made
                 changed = self.last_write.get(cast.weight, 0) > cast.made
                 if gone or changed:
                     machine.note("cast-before-capture", graph.number, site=cast.context, gone=gone, changed=changed)

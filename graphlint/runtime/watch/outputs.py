@@ -43,6 +43,8 @@ class Outputs:
     site: Any
     made: set[int]
     pool: tuple[int, int]
+    span: tuple[int, int]
+    """Between these events the graph's own tensors were made."""
     clobbered: dict[int, int] = field(default_factory=dict)
     """Outputs that another graph's replay wrote over, with that graph."""
 
@@ -61,7 +63,7 @@ class OutputWatch(Watcher):
 
     # ------------------------------------------------------------ graphs
     def _graph(self, graph: Any) -> None:
-        self.graphs[graph.number] = Outputs(graph.number, weakref.ref(graph), None, set(graph.made), graph._pool or (0, 0))
+        self.graphs[graph.number] = Outputs(graph.number, weakref.ref(graph), None, set(graph.made), graph._pool or (0, 0), graph.span)
 
     def output_of(self, value: Any) -> tuple[Outputs, int] | None:
         """The graph whose output a tensor is, and its address."""
@@ -69,9 +71,13 @@ class OutputWatch(Watcher):
             return None
         address = _storage_of(value).data_ptr()
         for known in self.graphs.values():
-            if address in known.made:
+            if self._mine(known, address):
                 return known, address
         return None
+
+    def _mine(self, known: Outputs, address: int) -> bool:
+        """Whether what lies at an address now was made by the graph: graphs of one pool use the same addresses."""
+        return address in known.made and known.span[0] <= self.machine.made.get(address, -1) <= known.span[1]
 
     def _content(self, address: int) -> int:
         block = self.machine.arena.used.get(address)
@@ -90,7 +96,7 @@ class OutputWatch(Watcher):
                 known.clobbered.clear()
             elif known.pool == graph._pool:
                 for address in known.made:
-                    if address in self.machine.owners:
+                    if address in self.machine.owners and self._mine(known, address):
                         self._before[address] = (known.number, self._content(address))
 
     def _after(self, graph: Any) -> None:
@@ -206,7 +212,7 @@ class OutputWatch(Watcher):
         for t in held:
             address = _storage_of(t).data_ptr()
             for known in self.graphs.values():
-                if address in known.made and self._epoch(known) == 0 and not any(c is t for c in changes) and name in _VALUES:
+                if self._mine(known, address) and self._epoch(known) == 0 and not any(c is t for c in changes) and name in _VALUES:
                     self.machine.note("output-read-before-replay", known.number)
                 by = known.clobbered.get(address)
                 if by is not None and not any(c is t for c in changes):

@@ -91,6 +91,29 @@ class Known:
     ended: int = 0
 
 
+_CONTAINERS = (types.FrameType, list, tuple, types.CellType, weakref.ref, set, torch.Tensor, types.GeneratorType)
+
+
+def _place(root: Any, steps: tuple[tuple[str, Any], ...], text: str, address: int, graph: int) -> Place:
+    return Place(root, steps, text, address, graph)
+
+
+def _is_globals(holder: dict[Any, Any]) -> bool:
+    return "__name__" in holder and "__builtins__" in holder
+
+
+def _members(owner: Any) -> dict[str, Any] | None:
+    """An object's attributes, None for those that cannot be followed."""
+    if type(owner).__module__.startswith("graphlint."):
+        return None
+    try:
+        weakref.ref(owner)
+        own = vars(owner)
+    except TypeError:
+        return None
+    return own if isinstance(own, dict) else None
+
+
 class Places(Watcher):
     def __init__(self, machine: Machine, journal: Journal) -> None:
         super().__init__(machine, journal)
@@ -141,8 +164,7 @@ class Places(Watcher):
                     Place(weakref.ref(t), (("attr", "grad"),), ".grad", _storage_of(gradient).data_ptr(), graph.number, True)
                 )
         del tensors
-        for t, address in list(wanted.values())[:MAX_PLACES]:
-            self._find(known, t, address)
+        self._find(known, {id(t): (t, a) for t, a in list(wanted.values())[:MAX_PLACES]})
         wanted.clear()
         for activation in self.journal.stack:
             names = activation.frame.f_locals if activation.frame.f_code.co_name != "<module>" else {}
@@ -153,72 +175,90 @@ class Places(Watcher):
                         known.locals.append(Local(id(activation.frame), name, address, graph.number))
         self.spent += time.perf_counter() - begun
 
-    def _find(self, known: Known, tensor: Any, address: int) -> None:
-        for holder in gc.get_referrers(tensor):
-            if isinstance(holder, dict):
-                for key, value in list(holder.items()):
-                    if value is tensor:
-                        self._dict(known, holder, key, address)
-            elif isinstance(holder, (types.FrameType, list, tuple, types.CellType, weakref.ref, set)):
+    def _find(self, known: Known, wanted: dict[int, tuple[Any, int]]) -> None:
+        """The places that hold the tensors: one pass over all objects for each of three levels of owners."""
+        if not wanted:
+            return
+        skip = {id(wanted), *(id(v) for v in wanted.values())}
+        tensors = [t for t, _ in wanted.values()]
+        skip.add(id(tensors))
+        dicts: dict[int, tuple[Any, list[tuple[Any, int]]]] = {}
+        for holder in gc.get_referrers(*tensors):
+            if id(holder) in skip:
                 continue
+            if isinstance(holder, dict):
+                hits = [(k, wanted[id(v)][1]) for k, v in list(holder.items()) if id(v) in wanted and wanted[id(v)][0] is v]
+                if hits:
+                    dicts[id(holder)] = (holder, hits)
+            elif not isinstance(holder, _CONTAINERS):
+                self._attributes(known, holder, wanted)
+        plain: dict[int, Any] = {}
+        for holder, hits in dicts.values():
+            if _is_globals(holder):
+                for key, address in hits:
+                    known.places.append(_place(lambda h=holder: h, (("item", key),), str(key), address, known.number))
             else:
-                self._attributes(known, holder, tensor, address)
+                plain[id(holder)] = holder
+        if plain:
+            self._owners(known, plain, dicts)
 
-    def _attributes(self, known: Known, owner: Any, tensor: Any, address: int) -> None:
-        if owner is tensor or isinstance(owner, (torch.Tensor, types.GeneratorType)) or type(owner).__module__.startswith(
-            "graphlint"
-        ):
+    def _attributes(self, known: Known, owner: Any, wanted: dict[int, tuple[Any, int]]) -> None:
+        """An object that keeps its attributes inline."""
+        own = _members(owner)
+        if own is None:
             return
-        try:
-            own = dict(vars(owner))
-            root = weakref.ref(owner)
-        except TypeError:
-            return
-        for name, value in own.items():
-            if value is tensor:
-                known.places.append(Place(root, (("attr", name),), f"{type(owner).__name__}.{name}", address, known.number))
+        for name, value in list(own.items()):
+            if id(value) in wanted and wanted[id(value)][0] is value:
+                text = f"{type(owner).__name__}.{name}"
+                known.places.append(_place(weakref.ref(owner), (("attr", name),), text, wanted[id(value)][1], known.number))
 
-    def _dict(self, known: Known, holder: dict[Any, Any], key: Any, address: int) -> None:
-        if "__name__" in holder and "__builtins__" in holder:
-            known.places.append(Place(lambda: holder, (("item", key),), str(key), address, known.number))
-            return
-        for owner in gc.get_referrers(holder):
-            if isinstance(owner, (types.FrameType, list, tuple)) or type(owner).__module__.startswith("graphlint"):
+    def _owners(self, known: Known, plain: dict[int, Any], dicts: dict[int, tuple[Any, list[tuple[Any, int]]]]) -> None:
+        """Who holds the dictionaries: instances whose `__dict__` they are, or that hold them under a name."""
+        held = list(plain.values())
+        outer: dict[int, Any] = {}
+        for owner in gc.get_referrers(*held):
+            if owner is held or owner is plain or isinstance(owner, _CONTAINERS) or id(owner) in dicts:
                 continue
             if isinstance(owner, dict):
+                outer[id(owner)] = owner
+                continue
+            own = _members(owner)
+            if own is None:
+                continue
+            if id(own) in plain:
+                self._hits(known, owner, (), dicts[id(own)][1])
+            for name, value in list(own.items()):
+                if id(value) in plain and plain[id(value)] is value:
+                    self._hits(known, owner, (("attr", name),), dicts[id(value)][1])
+        inner = {k: v for k, v in outer.items() if not _is_globals(v)}
+        for owner in outer.values():
+            if _is_globals(owner):
                 for name, value in list(owner.items()):
-                    if value is holder and isinstance(name, str):
-                        self._owned(known, owner, name, key, address)
+                    if id(value) in plain and plain[id(value)] is value:
+                        for key, address in dicts[id(value)][1]:
+                            steps = (("item", name), ("item", key))
+                            known.places.append(_place(lambda o=owner: o, steps, f"{name}[{key!r}]", address, known.number))
+        if not inner:
+            return
+        namespaces = list(inner.values())
+        for instance in gc.get_referrers(*namespaces):
+            if instance is namespaces or isinstance(instance, (*_CONTAINERS, dict)):
                 continue
-            try:
-                root = weakref.ref(owner)
-                own = vars(owner)
-            except TypeError:
-                continue
-            if own is holder:
-                known.places.append(Place(root, (("attr", key),), f"{type(owner).__name__}.{key}", address, known.number))
+            own = _members(instance)
+            if own is None or id(own) not in inner:
                 continue
             for name, value in list(own.items()):
-                if value is holder:
-                    steps = (("attr", key),) if name in ("_parameters", "_buffers") else (("attr", name), ("item", key))
-                    known.places.append(Place(root, steps, f"{type(owner).__name__}.{name}[{key!r}]", address, known.number))
+                if id(value) in plain and plain[id(value)] is value:
+                    self._hits(known, instance, (("attr", name),), dicts[id(value)][1])
 
-    def _owned(self, known: Known, owner: dict[Any, Any], name: str, key: Any, address: int) -> None:
-        """`owner` is an instance's dictionary, or a module's globals, and holds the dictionary under `name`."""
-        if "__builtins__" in owner:
-            known.places.append(Place(lambda: owner, (("item", name), ("item", key)), f"{name}[{key!r}]", address, known.number))
-            return
-        for instance in gc.get_referrers(owner):
-            if isinstance(instance, (dict, list, tuple, types.FrameType)):
-                continue
-            try:
-                if vars(instance) is not owner:
-                    continue
-                root = weakref.ref(instance)
-            except TypeError:
-                continue
-            steps = (("attr", key),) if name in ("_parameters", "_buffers") else (("attr", name), ("item", key))
-            known.places.append(Place(root, steps, f"{type(instance).__name__}.{name}[{key!r}]", address, known.number))
+    def _hits(self, known: Known, owner: Any, way: tuple[tuple[str, Any], ...], hits: list[tuple[Any, int]]) -> None:
+        for key, address in hits:
+            if not way or way[0][1] in ("_parameters", "_buffers"):
+                steps: tuple[tuple[str, Any], ...] = (("attr", key),)
+                text = f"{type(owner).__name__}.{key}"
+            else:
+                steps, text = (*way, ("item", key)), f"{type(owner).__name__}.{way[0][1]}[{key!r}]"
+            known.places.append(_place(weakref.ref(owner), steps, text, address, known.number))
 
     # ------------------------------------------------------------ what becomes of it
     def done(self, step: Step) -> None:

@@ -23,7 +23,7 @@ from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, 
 _RANDOM_MODULES = ("random", "numpy.random", "secrets", "uuid")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
     """A number where the program keeps it. `root` gives the object it hangs from."""
 
@@ -128,7 +128,7 @@ class Scalars(Watcher):
             reference = _reference(root)
             if reference is not None:
                 found.append(Leaf(reference, type(root), steps, chain.text, value))
-        return tuple(dict.fromkeys(found))
+        return _distinct(found)
 
     def done(self, step: Step) -> None:
         if step.graph is None or not step.statement.names or not self.journal.stack:
@@ -144,7 +144,7 @@ class Scalars(Watcher):
             if host_value(value):
                 extra = [Leaf(None, object, (), drawn, value, step.site)] if drawn else []
                 kept = origins.get(name, ()) if step.statement.augmented else ()
-                origins[name] = tuple(dict.fromkeys((*kept, *leaves, *extra)))
+                origins[name] = _distinct((*kept, *leaves, *extra))
             else:
                 origins.pop(name, None)
 
@@ -212,6 +212,10 @@ class Scalars(Watcher):
             if order > self._ended.get(graph, 0) and name in made and here & set(stack):
                 return made[name]
         return MISSING
+
+
+def _distinct(leaves: Iterable[Leaf]) -> tuple[Leaf, ...]:
+    return tuple({(leaf.text, leaf.kind): leaf for leaf in leaves}.values())
 
 
 def _chains(node: ast.AST) -> tuple[Chain, ...]:

@@ -27,7 +27,7 @@ class Written:
     name: str
     kind: str
     text: str
-    replays: int
+    augmented: bool
     told: bool = False
 
 
@@ -64,7 +64,7 @@ class State(Watcher):
         self.last_write: dict[int, int] = {}
         self._functions: dict[int, set[str]] = {}
         self._writes: dict[int, dict[int, int]] = {}
-        self._reads: set[int] = set()
+        self._loaded: dict[int, dict[tuple[int, str], set[int]]] = {}
         machine.on_call.append(self._call)
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
@@ -103,6 +103,13 @@ class State(Watcher):
         statement = step.statement
         if self.written:
             self._read(step)
+        if step.graph is not None:
+            loads = self._loaded.setdefault(step.graph, {})
+            for chain in statement.loads:
+                if chain.steps and len(loads) < 20_000:
+                    owner = resolve(step.frame, chain.owner)
+                    if owner is not MISSING:
+                        loads.setdefault((id(owner), str(chain.steps[-1][1])), set()).add(step.line)
         if step.graph is None and self.regions:
             if statement.stores:
                 step.notes["watch"] = True
@@ -150,7 +157,7 @@ class State(Watcher):
             if self._opens(step) and not host_value(new):
                 return  # `self.out = model(x)` in the block that captures
             now = _seen(new)
-            if now == old:
+            if now == old and not step.notes.get("read"):
                 return
             if isinstance(new, torch.Tensor):
                 if not (isinstance(old, tuple) and old[0] == "tensor" and self._captured_read(step.graph, old[1])):
@@ -186,12 +193,22 @@ class State(Watcher):
         graph = step.graph
         assert graph is not None
         if len(self.written) < 2000:
-            self.written.append(Written(graph, step.site, reference, id(owner), name, kind, text, 0))
+            written = Written(graph, step.site, reference, id(owner), name, kind, text, step.statement.augmented)
+            self.written.append(written)
+            lines = self._loaded.get(graph, {}).get((id(owner), name), set()) - {step.line}
+            if written.augmented and kind == "host" and lines:
+                written.told = True
+                read = frames.Site(step.path, min(lines), "")
+                self.machine.note("captured-store-read", graph, site=written.at, read=read, text=text, kind=kind)
 
     # ------------------------------------------------------------ reads
     def _read(self, step: Step) -> None:
         for written in self.written:
-            if written.told or step.graph == written.graph:
+            if written.told:
+                continue
+            if step.graph == written.graph:
+                if written.augmented and written.kind == "host" and step.line != written.at.line:
+                    self._inside_read(step, written)
                 continue
             region = self.regions.get(written.graph)
             graph = region.graph() if region is not None else None
@@ -202,6 +219,14 @@ class State(Watcher):
                 self.machine.note(
                     "captured-store-read", written.graph, site=written.at, read=step.site, text=written.text, kind=written.kind
                 )
+
+    def _inside_read(self, step: Step, written: Written) -> None:
+        """A counter that the captured code itself depends on."""
+        if any(self._loads(step, chain, written) for chain in step.statement.loads):
+            written.told = True
+            self.machine.note(
+                "captured-store-read", written.graph, site=written.at, read=step.site, text=written.text, kind=written.kind
+            )
 
     def _loads(self, step: Step, chain: Chain, written: Written) -> bool:
         for length in range(1, len(chain.steps) + 1):

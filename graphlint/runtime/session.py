@@ -1,0 +1,141 @@
+"""One trace from the outside: runs the program in a process of its own, checks its files, and joins both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from graphlint.config import Config, load
+from graphlint.engine import Report, check
+from graphlint.finding import Finding
+from graphlint.registry import Registry, load_rules
+from graphlint.runtime.process import Child
+from graphlint.runtime.spec import Result, Spec
+from graphlint.runtime.verdict import Seen, join
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Traced:
+    """All that a report shows. `outcome` is "ok", "capture-error", "wrong-result", "stale-result", "crash", "hang" or
+    "memory"; `first` is what the program's own process saw, `static` what the linter says."""
+
+    spec: Spec
+    first: Result
+    findings: list[Finding] = field(default_factory=list)
+    static: Report = field(default_factory=Report)
+    registry: Registry = field(default_factory=lambda: Registry(()))
+    outcome: str = "ok"
+    detail: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def confirmed(self) -> list[Finding]:
+        return [f for f in self.findings if f.verdict == "confirmed"]
+
+
+#: Rules whose confirmed findings mean that a replay used old data rather than computed something wrong.
+_STALE = frozenset({"stale-input", "stale-scalar", "stream-escape", "autocast-cache", "grad-lifetime", "graph-key", "rng-misuse"})
+
+
+def trace(spec: Spec, limit: float = 600.0, say: Say = lambda text: None, config: Config | None = None, lint: bool = True) -> Traced:
+    """Runs `spec`, once as it is and, where a capture was refused, once more to the end, and joins the linter's findings.
+
+    Raises:
+        ConfigError, RuleError: from reading the project's configuration.
+    """
+    say("running")
+    child = Child(spec)
+    static, registry = _lint(spec, config) if lint else (Report(), load_rules())
+    first = child.result(limit)
+    results = [first]
+    if first.refused and first.outcome not in ("crash", "hang") and spec.backend == "emulate":
+        say("running once more, past what the capture refused")
+        results.append(Child(replace(spec, survey=True, quiet=True)).result(limit))
+    seen = list(dict.fromkeys(Seen.of(o) for r in results for o in r.observations))
+    executed: dict[str, set[int]] = {}
+    for result in results:
+        for path, lines in result.executed.items():
+            executed.setdefault(path, set()).update(lines)
+    replayed = any(region["replays"] for result in results for region in result.regions)
+    rules = {**registry.by_name}
+    findings = join(static.findings, static.suppressed, seen, executed, rules, replayed)
+    traced = Traced(spec, first, findings, static, registry)
+    traced.files = tuple(sorted(executed))
+    traced.outcome, traced.detail = _outcome(traced)
+    return traced
+
+
+def _lint(spec: Spec, config: Config | None) -> tuple[Report, Registry]:
+    start = Path(os.path.abspath(spec.target.spec)).parent if spec.target.is_script else Path.cwd()
+    config = config if config is not None else load(start).config
+    config = replace(config, torch_version=config.torch_version or spec.version)
+    registry = load_rules([config.resolve(p) for p in config.rule_folder])
+    path = _path(spec)
+    if path is None:
+        return Report(), registry
+    return check([path], config, registry=registry), registry
+
+
+def _path(spec: Spec) -> Path | None:
+    if spec.target.is_script:
+        return Path(os.path.abspath(spec.target.spec))
+    name = spec.target.spec.partition(":")[0].replace(".", "/")
+    for path in (Path(f"{name}.py"), Path(name) / "__init__.py"):
+        if path.is_file():
+            return Path(os.path.abspath(path))
+    return None
+
+
+def _outcome(traced: Traced) -> tuple[str, str]:
+    first = traced.first
+    if first.outcome in ("crash", "hang", "memory"):
+        return first.outcome, first.detail
+    for region in first.regions:
+        if region["error"] is not None:
+            return "capture-error", region["error"]["text"]
+    confirmed = traced.confirmed
+    for finding in confirmed:
+        if finding.rule in ("memory-pool", "compile-cudagraphs"):
+            continue
+        outcome = "stale-result" if finding.rule in _STALE else "wrong-result"
+        return outcome, finding.evidence
+    if confirmed and confirmed[0].rule == "compile-cudagraphs":
+        return ("capture-error" if first.outcome == "error" else "wrong-result"), confirmed[0].evidence
+    if confirmed:
+        return "memory", confirmed[0].evidence
+    return "ok", first.detail
+
+
+def as_json(traced: Traced, view: Any) -> dict[str, Any]:
+    """The report as `check` writes it, with what the run adds."""
+    from graphlint.report.json import finding_object
+
+    def place(path: str) -> str:
+        return str(view.path(path)) if path else ""
+
+    regions = []
+    for region in traced.first.regions:
+        shown = {**region, "path": place(region["path"])}
+        if shown["error"] is not None:
+            error = shown["error"]
+            shown["error"] = {"text": error["text"], "path": place(error["path"]), "line": error["line"]}
+        regions.append(shown)
+    return {
+        "version": view.version,
+        "findings": [finding_object(f, view) for f in traced.findings],
+        "regions": regions,
+        "errors": [{"path": view.path(e.path), "message": e.message} for e in traced.static.errors],
+        "trace": {
+            "backend": traced.spec.backend,
+            "torch": traced.first.torch,
+            "device": traced.first.device,
+            "outcome": traced.outcome,
+            "detail": traced.detail,
+            "exit": traced.first.exit,
+        },
+    }
