@@ -67,6 +67,14 @@ def stream_block(fact: Fact) -> Context | None:
     return next((c for c in reversed(fact.contexts) if c.name in STREAM_BLOCKS), None)
 
 
+def stream_of(block: Context | None) -> Value | None:
+    """The stream that a stream block makes current."""
+    value = block.value if block is not None else None
+    if isinstance(value, Instance) and value.external.endswith(("stream", "StreamContext")):
+        return value.args[0] if value.args else value.kwargs.get("stream")
+    return value
+
+
 def inside(fact: Fact, outer: Fact) -> bool:
     """True if `fact` lies in the same call as `outer`, or in one made from there."""
     depth = len(outer.chain)

@@ -92,7 +92,7 @@ def _external_manager(m: Machine, manager: Instance, item: tree.WithItem, body: 
         m.default_device = "?"
     try:
         with m.context(fact, item.expr.span):
-            body(manager if name.startswith("torch.") else Unknown())
+            body(manager if name.startswith(("torch.", "concurrent.", "threading.")) else Unknown())
     finally:
         m.default_device = saved
 

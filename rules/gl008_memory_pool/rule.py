@@ -5,14 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, Branch, CaptureBegin, Fact, HostRead, Index, Iterate, Keep, Op, Operator, Replay, Return, Write
+from graphlint.fact import (
+    Bind,
+    Branch,
+    CaptureBegin,
+    Fact,
+    HostRead,
+    Index,
+    Iterate,
+    Keep,
+    Op,
+    Operator,
+    Replay,
+    Return,
+    Write,
+)
 from graphlint.finding import Note, Problem, Severity
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Value, options
+from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Value, options, origins
+import itertools
 
-UNBOUNDED = "one graph for every size that comes along, kept for ever: round sizes up to a few buckets, or drop old graphs"
+UNBOUNDED = (
+    "one graph for every size that comes along, kept for ever: round sizes up to a few buckets, or drop old graphs"
+)
 HANDLE = "torch.cuda.graph_pool_handle"
 
 
@@ -23,7 +40,11 @@ def check(region: Region) -> Iterator[Problem]:
     yield from empty_cache(region)
     if region.kind == "graphed-callables":
         return
-    others = [f.begun for f in region.life if isinstance(f, CaptureBegin) and f.begun is not region and f.begun.kind != "compile"]
+    others = [
+        f.begun
+        for f in region.life
+        if isinstance(f, CaptureBegin) and f.begun is not region and f.begun.kind != "compile"
+    ]
     shared = [o for o in others if o.end < region.begin and pool_of(o) is not None and pool_of(o) is pool_of(region)]
     yield from replay_order(region, shared)
     yield from retired(region, shared)
@@ -33,7 +54,9 @@ def check(region: Region) -> Iterator[Problem]:
     yield from piles_up(region, others)
 
 
-def _problem(at: Location, message: str, notes: tuple[Note, ...], function: str, severity: Severity | None = None) -> Problem:
+def _problem(
+    at: Location, message: str, notes: tuple[Note, ...], function: str, severity: Severity | None = None
+) -> Problem:
     return Problem(at, message, notes[:5], function=function, severity=severity)
 
 
@@ -87,7 +110,11 @@ def replay_order(region: Region, shared: list[Region]) -> Iterator[Problem]:
                     "graphs share this pool but are not replayed in the order of their capture: the earlier one overwrites "
                     "the output of this one before it is read; use it first, copy it, or give each graph its own pool"
                 )
-                notes = (Note(earlier.at, "captured earlier in the same pool"), Note(between.at, "replayed in between"), Note(fact.at, "read here"))
+                notes = (
+                    Note(earlier.at, "captured earlier in the same pool"),
+                    Note(between.at, "replayed in between"),
+                    Note(fact.at, "read here"),
+                )
                 yield _problem(region.at, message, notes, region.function, "error")
                 return
 
@@ -99,7 +126,12 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
         return
     gone: dict[int, Fact] = {}
     for fact in region.before:
-        if isinstance(fact, Op) and fact.name.endswith(".reset") and isinstance(fact.receiver, Instance) and (begin.maybe or not fact.maybe):
+        if (
+            isinstance(fact, Op)
+            and fact.name.endswith(".reset")
+            and isinstance(fact.receiver, Instance)
+            and (begin.maybe or not fact.maybe)
+        ):
             gone[fact.receiver.id] = fact
     users = [g for o in shared for g in queries.graphs(o.graph)]
     if users and all(g.id in gone for g in users):
@@ -107,31 +139,39 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
             "captures into a pool whose graphs were all reset: the pool is retired, and the capture fails while any of its "
             "tensors is alive; take a new handle with the new graphs"
         )
-        yield _problem(region.at, message, (Note(gone[users[-1].id].at, "its last graph is reset here"),), region.function, "error")
+        yield _problem(
+            region.at, message, (Note(gone[users[-1].id].at, "its last graph is reset here"),), region.function, "error"
+        )
 
 
 def at_once(region: Region, shared: list[Region]) -> Iterator[Problem]:
     """Two graphs of one pool replayed on different streams without a wait between."""
     last: Replay | None = None
     for fact in region.after:
-        if isinstance(fact, Op) and fact.name.rpartition(".")[2] in ("wait_stream", "wait_event", "synchronize", "wait"):
+        if isinstance(fact, Op) and fact.name.rpartition(".")[2] in (
+            "wait_stream",
+            "wait_event",
+            "synchronize",
+            "wait",
+        ):
             last = None
-        elif isinstance(fact, Replay) and len(fact.replayed) == 1 and (region in fact.replayed or fact.replayed[0] in shared):
+        elif (
+            isinstance(fact, Replay)
+            and len(fact.replayed) == 1
+            and (region in fact.replayed or fact.replayed[0] in shared)
+        ):
             if last is not None and last.replayed != fact.replayed and region in (*last.replayed, *fact.replayed):
                 one, other = queries.stream_block(last), queries.stream_block(fact)
-                if (one is None) != (other is None) or one is not None and other is not None and _stream(one) is not _stream(other):
-                    message = "graphs that share this pool are replayed on two streams at once: they write to the same memory"
+                if (one is None) != (other is None) or (
+                    one is not None and other is not None and queries.stream_of(one) is not queries.stream_of(other)
+                ):
+                    message = (
+                        "graphs that share this pool are replayed on two streams at once: they write to the same memory"
+                    )
                     notes = (Note(last.at, "replayed here"), Note(fact.at, "and here, on another stream"))
                     yield _problem(region.at, message, notes, region.function, "error")
                     return
             last = fact
-
-
-def _stream(block: object) -> object:
-    value = getattr(block, "value", None)
-    if isinstance(value, Instance) and value.args:
-        return value.args[0]
-    return value
 
 
 # ------------------------------------------------------------------------------------------- graphs that pile up
@@ -154,9 +194,16 @@ def small_to_large(region: Region) -> Iterator[Problem]:
     if found is None or region.pool is None or found[1].loops[-1][1] != 0:
         return
     loop = found[0]
-    if any(isinstance(f, Bind) and f.value is not None and _is_pool(region, f.value) and len(f.loops) > len(loop.loops) and f.order > loop.order for f in region.before):
+    if any(
+        isinstance(f, Bind)
+        and f.value is not None
+        and _is_pool(region, f.value)
+        and len(f.loops) > len(loop.loops)
+        and f.order > loop.order
+        for f in region.before
+    ):
         return
-    if ascending(loop.value) and sized(region):
+    if ascending(loop.value) and sized(region, loop):
         message = "graphs that share a pool are captured from small to large: none fits into what an earlier one gave back; go from large to small"
         yield _problem(loop.at, message, region.way(found[1]), loop.function)
 
@@ -173,20 +220,23 @@ def ascending(value: Value) -> bool:
         numbers = [i.value for i in option.items if isinstance(i, Const) and isinstance(i.value, int)]
         if option.kind == "range":
             return len(numbers) == len(option.items) and (len(numbers) < 3 or numbers[2] > 0) and len(numbers) > 0
-        if len(numbers) < 2 or len(numbers) != len(option.items) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
+        if len(numbers) < 2 or len(numbers) != len(option.items) or any(a >= b for a, b in itertools.pairwise(numbers)):
             return False
     return True
 
 
-def sized(region: Region) -> bool:
-    """True if what is captured depends on the size that the loop runs over: a slice of a buffer."""
+def sized(region: Region, loop: Iterate) -> bool:
+    """True if what the loop runs over is the size of what is captured: the bound of a slice, or a dim."""
+    names = {
+        f.place
+        for f in region.before
+        if isinstance(f, Bind) and f.order > loop.order and f.at.path == loop.at.path and f.at.line == loop.at.line
+    }
     for fact in region.captured:
         if isinstance(fact, Index):
             parts = fact.index.items if isinstance(fact.index, Sequence) and fact.index.kind == "tuple" else [fact.index]
             for part in parts:
-                if isinstance(part, Sequence) and part.kind == "slice" and any(
-                    isinstance(p, (Const, Host)) and (p.place is not None or getattr(p, "inputs", None)) for p in part.items[:2]
-                ):
+                if isinstance(part, Sequence) and part.kind == "slice" and any(origins(p) & names for p in part.items[:2]):
                     return True
     return False
 
@@ -214,8 +264,18 @@ def pool_for_each(region: Region, others: list[Region]) -> Iterator[Problem]:
         return
     mine = {s for o in (region, *alike) for s in o.outputs}
     for fact in region.after:
-        handed = isinstance(fact, Return) and fact.region is None and fact.value is not None and not queries.held_graphs(fact.value)
-        if handed and isinstance(fact, Return) and mine & queries.storages(fact.value) and any(isinstance(f, Replay) and f.order < fact.order for f in region.after):
+        handed = (
+            isinstance(fact, Return)
+            and fact.region is None
+            and fact.value is not None
+            and not queries.held_graphs(fact.value)
+        )
+        if (
+            handed
+            and isinstance(fact, Return)
+            and mine & queries.storages(fact.value)
+            and any(isinstance(f, Replay) and f.order < fact.order for f in region.after)
+        ):
             return
     message = "each of these graphs gets a memory pool of its own, though one runs at a time: pass one `pool=` to all, large to small"
     yield _problem(region.at, message, (Note(keep.at, "kept here, one for each key"),), region.function)
@@ -231,7 +291,12 @@ def piles_up(region: Region, others: list[Region]) -> Iterator[Problem]:
     if keep is None:
         return
     earlier = [o for o in others if o.at == region.at and o.begin < region.begin and kept_like(o, keep)]
-    exact = keep.how == "setitem" and isinstance(keep.key, Host) and keep.key.source == "shape" and keep.key.symbol is not None
+    exact = (
+        keep.how == "setitem"
+        and isinstance(keep.key, Host)
+        and keep.key.source == "shape"
+        and keep.key.symbol is not None
+    )
     if exact and lazily(region, keep) and not bounded(region, keep):
         yield _problem(keep.at, UNBOUNDED, (Note(region.at, "captured here"),), keep.function)
     if not earlier or exact:
@@ -281,7 +346,11 @@ def lazily(region: Region, keep: Keep) -> bool:
     for fact in region.before:
         if isinstance(fact, Branch) and fact.order < begin.order and queries.inside(begin, fact) and fact.taken:
             if " in " in fact.text or "None" in fact.text:
-                loops = [f for f in region.before if isinstance(f, Iterate) and f.order < fact.order and queries.inside(fact, f)]
+                loops = [
+                    f
+                    for f in region.before
+                    if isinstance(f, Iterate) and f.order < fact.order and queries.inside(fact, f)
+                ]
                 return any(not _written_out(f.value) for f in loops) and bool(fact.loops)
     return False
 

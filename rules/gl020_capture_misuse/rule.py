@@ -105,7 +105,7 @@ def swallowed(region: Region) -> Iterator[Problem]:
         handled = [f for f in region.life if fact.began <= f.order < fact.order]
         gives_up = any(map(gives_way, (f for f in handled if f.order > fact.began)))
         later = [r for r in replays if r.order > fact.order]
-        if fact.ended in ("", "return", "continue", "break") and not gives_up and later:
+        if fact.ended in ("", "return") and not gives_up and later:
             message = "swallows a failed capture: the graph holds nothing, and the current stream is left capturing"
             notes = (Note(region.at, "captured here"), Note(later[0].at, "replayed here all the same"))
             yield Problem(fact.at, message, notes, function=fact.function)
@@ -188,9 +188,11 @@ def left_open(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
 def streams(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     block = queries.stream_block(begin)
     end = next((f for f in region.life if isinstance(f, CaptureEnd) and f.ended is region), None)
-    if block is not None and end is not None and block not in end.contexts and queries.inside(end, begin):
+    same = end is not None and queries.stream_of(queries.stream_block(end)) is queries.stream_of(block)
+    if block is not None and end is not None and block not in end.contexts and not same:
         message = "`capture_end()` outside the stream block that the capture began in: it must end on the same stream"
-        yield Problem(end.at, message, (Note(region.at, "captured here"),), function=end.function)
+        called = [Note(frame.at, "called here") for frame in end.chain[-1:]]
+        yield Problem(end.at, message, (Note(region.at, "captured here"), *called), function=end.function)
     own_stream = any(isinstance(f, Op) and f.name.endswith(".set_stream") for f in region.before)
     if block is None and not own_stream and begin.complete:
         message = (

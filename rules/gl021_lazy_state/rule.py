@@ -68,7 +68,7 @@ def born_inside(region: Region) -> Iterator[Problem]:
     for _, bind in memos(captured):
         made = [t for t in tensors(bind.value, 1) if t.storage.born is region] if bind.value is not None else []
         for later in captured:
-            if isinstance(later, Write) and later.order > bind.order and _looks_at(later.target, made):
+            if isinstance(later, Write) and later.order > bind.order and _goes_on(captured, bind, later, made):
                 drops = [f for f in region.before if isinstance(f, Bind) and f.place == bind.place and f.region is None]
                 message = (
                     f"`{bind.text}` is made inside the capture on first use and then changed in place: "
@@ -77,6 +77,17 @@ def born_inside(region: Region) -> Iterator[Problem]:
                 notes = tuple(Note(f.at, "dropped here after the warm-up") for f in drops[-1:] if not _is_tensor(f))
                 yield Problem(bind.at, message, (*notes, *region.way(bind))[:5], function=bind.function)
                 break
+
+
+def _goes_on(captured: list[Fact], bind: Bind, write: Write, made: list[Tensor]) -> bool:
+    """True if a write changes what stood there, rather than filling it anew."""
+    if not _looks_at(write.target, made):
+        return False
+    if write.how not in ("copy_", "fill_", "zero_", "normal_", "uniform_", "out=") or write.index is not None:
+        return True
+    between = queries.makers(f for f in captured if bind.order < f.order < write.order)
+    needs, _ = queries.sources(write.source, between)
+    return any(t.storage in needs for t in made)
 
 
 def _is_tensor(bind: Bind) -> bool:
@@ -151,6 +162,9 @@ def changing(region: Region) -> dict[Storage, Note]:
         if isinstance(fact, Write):
             for storage in queries.storages(fact.target, 1):
                 found.setdefault(storage, Note(fact.at, "changed here"))
+        elif isinstance(fact, Op) and fact.name == "torch.nn.Module.load_state_dict":
+            for storage in queries.storages(fact.receiver, 4):
+                found.setdefault(storage, Note(fact.at, "loaded anew here"))
         elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
             for storage in region.inputs:
                 if storage.kind == "parameter":

@@ -23,6 +23,7 @@ LAYOUT = frozenset({
 def check(region: Region) -> Iterator[Problem]:
     if region.kind == "compile":
         return
+    yield from flags_in_maths(region)
     eager = [f for f in region.life if isinstance(f, Branch) and f.region is None]
     seen: set[object] = set()
     for branch in region.captured:
@@ -35,7 +36,21 @@ def check(region: Region) -> Iterator[Problem]:
         why = difference(region, branch, other)
         if why:
             message = f"the branch on a capture under way {why}: that is what every replay runs"
-            yield Problem(branch.at, message, (Note(other.at, "the eager side runs in the warm-up"), *region.way(branch))[:5], function=branch.function)
+            yield Problem(
+                branch.at,
+                message,
+                (Note(other.at, "the eager side runs in the warm-up"), *region.way(branch))[:5],
+                function=branch.function,
+            )
+
+
+def flags_in_maths(region: Region) -> Iterator[Problem]:
+    """A value that depends on the capture enters a computation directly: `training=not capturing`."""
+    for fact in region.captured:
+        if isinstance(fact, (Op, Operator)) and kind(fact) not in LAYOUT and not kind(fact).startswith("print"):
+            if any(isinstance(v, Const) and CAPTURING in origins(v) for v in queries.operands(fact)):
+                message = f"`{kind(fact)}` gets a value that depends on a capture being under way: replays compute something else"
+                yield Problem(fact.at, message, region.way(fact), function=fact.function)
 
 
 def difference(region: Region, captured: Branch, eager: Branch) -> str:
@@ -62,9 +77,9 @@ def work(region: Region, branch: Branch) -> list[Fact]:
     found: list[Fact] = []
     for fact in facts:
         sinks: list[Value] = []
-        if isinstance(fact, Return) and len(fact.chain) == len(branch.chain):
-            sinks = [fact.value]
-        elif isinstance(fact, Bind) and fact.place.kind == "attribute" and fact.value is not None:
+        if (isinstance(fact, Return) and len(fact.chain) == len(branch.chain)) or (
+            isinstance(fact, Bind) and fact.place.kind == "attribute" and fact.value is not None
+        ):
             sinks = [fact.value]
         elif isinstance(fact, Write):
             sinks = [fact.target]
@@ -77,7 +92,9 @@ def work(region: Region, branch: Branch) -> list[Fact]:
 
 def kind(fact: Fact) -> str:
     if isinstance(fact, Op):
-        return fact.name.rsplit(".", 2 if fact.name.endswith(".forward") else 1)[-1].removesuffix(".forward").rstrip("_")
+        return (
+            fact.name.rsplit(".", 2 if fact.name.endswith(".forward") else 1)[-1].removesuffix(".forward").rstrip("_")
+        )
     if isinstance(fact, Operator):
         return fact.op
     return fact.how if isinstance(fact, Write) else type(fact).__name__
@@ -98,5 +115,3 @@ def _same(left: Value, right: Value) -> bool:
     if isinstance(left, Host) and isinstance(right, Host):
         return left.symbol == right.symbol
     return not any(isinstance(o, Const) for o in (*options(left), *options(right)))
-
-
