@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from graphlint.config import Config
 from graphlint.fact import CaptureBegin
@@ -28,6 +29,8 @@ PROJECT_BUDGET = 400_000
 HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)
+#: Stands between an analysis and the run of a root: it may answer with the regions of an earlier, equal run.
+Memo: TypeAlias = "Callable[[Root, Callable[[], list[Region]]], list[Region]]"
 
 
 @dataclass(slots=True)
@@ -39,18 +42,23 @@ class Analysis:
 
 
 def analyse(
-    program: Program, config: Config, settings: Settings, targets: Collection[str] | None = None
+    program: Program,
+    config: Config,
+    settings: Settings,
+    targets: Collection[str] | None = None,
+    memo: Memo | None = None,
 ) -> Analysis:
     """Finds every capture of the project's files and what it runs.
 
     targets: absolute paths of the files that are asked about; captures that cannot concern them are left out.
+    memo: keeps regions of roots between analyses; a root's regions depend on the program and the configuration only.
     """
-    return _Analyser(program, config, settings).run(targets)
+    return _Analyser(program, config, settings, memo).run(targets)
 
 
 class _Analyser:
-    def __init__(self, program: Program, config: Config, settings: Settings) -> None:
-        self.program, self.config, self.settings = program, config, settings
+    def __init__(self, program: Program, config: Config, settings: Settings, memo: Memo | None = None) -> None:
+        self.program, self.config, self.settings, self.memo = program, config, settings, memo
         self.analysis = Analysis()
         self.climber = Climber(program)
         self.done: dict[Root, list[Region]] = {}
@@ -87,6 +95,15 @@ class _Analyser:
         if root in self.done:
             return self.done[root]
         self.done[root] = []
+        if self.memo is None:
+            regions = self._run(root, configured)
+        else:
+            regions = self.memo(root, lambda: self._run(root, configured))
+        self.done[root] = regions
+        self.analysis.regions += regions
+        return regions
+
+    def _run(self, root: Root, configured: bool) -> list[Region]:
         module = self.program.module(root.path)
         if module is None:
             return []
@@ -104,10 +121,7 @@ class _Analyser:
         except RecursionError:
             self.analysis.errors.setdefault(root.path, "nested too deeply to be followed")
         self.left = max(0, self.left - machine.ticks)
-        regions = _few(machine.regions)
-        self.done[root] = regions
-        self.analysis.regions += regions
-        return regions
+        return _few(machine.regions)
 
     def _default_device(self) -> str:
         if self.config.assume_device in ("cuda", "cpu"):
