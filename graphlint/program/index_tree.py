@@ -45,8 +45,14 @@ def _item(node: tree.Stmt, parent: Entry | None, entries: list[Entry], fallback:
         inner = blocks(node)
         if inner:
             item.kind = "compound"
+            # The body comes first; the `else` and `finally` of a `try` run as surely as its body.
+            sure = {0, len(inner) - 2, len(inner) - 1} if isinstance(node, tree.Try) else {0}
             item.children = tuple(
-                [_item(s, parent, entries, fallback or number > 0) for number, block in enumerate(inner) for s in block]
+                [
+                    _item(s, parent, entries, fallback or number not in sure or isinstance(node, tree.Match))
+                    for number, block in enumerate(inner)
+                    for s in block
+                ]
             )
     return item
 
