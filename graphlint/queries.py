@@ -33,7 +33,7 @@ def graphs(value: Value | None) -> list[Instance]:
 
 
 def held_graphs(value: Value | None, depth: int = 3) -> list[Instance]:
-    """The CUDA graph objects in `value`: itself, and those in sequences, mappings and attributes, `depth` levels down."""
+    """The CUDA graph objects in `value`: itself, and those in containers and attributes, `depth` levels down."""
     from graphlint.value import Mapping, Sequence
 
     found: list[Instance] = []
@@ -166,7 +166,8 @@ def makers(facts: Iterable[Fact]) -> dict[Storage, list[Fact]]:
 
 def sources(value: Value | None, made: dict[Storage, list[Fact]]) -> tuple[set[Storage], list[Fact]]:
     """The memory whose *content* `value` was computed from, and the facts that did it."""
-    seen, facts = set(storages(value)), []
+    seen = set(storages(value))
+    facts: list[Fact] = []
     todo = list(seen)
     while todo:
         for fact in made.get(todo.pop(), ()):

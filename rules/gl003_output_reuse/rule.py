@@ -72,7 +72,11 @@ def one_by_one(region: Region, fact: Keep) -> bool:
             value = later.value if isinstance(later, (Bind, Return)) else None
             values = [*queries.operands(later), *([value] if value is not None else [])]
             for other in values:
-                if isinstance(other, Sequence) and other.kind != "generator" and any(i is j for i in other.items for j in container.items):
+                if (
+                    isinstance(other, Sequence)
+                    and other.kind != "generator"
+                    and any(i is j for i in other.items for j in container.items)
+                ):
                     return False
     return True
 

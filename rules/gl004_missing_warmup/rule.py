@@ -14,15 +14,15 @@ from graphlint.value import Const, Instance, Place, Storage, Tensor, tensors
 #: Libraries that set themselves up on first use, by the operations that use them. Measured: linear, convolution,
 #: attention, recurrent layers, fft and most of linalg fail when their first call of the process is captured.
 LIBRARIES = {
-    "cuBLAS": ("matmul", "mm", "bmm", "addmm", "addmv", "mv", "dot", "linear", "einsum", "baddbmm", "addbmm", "tensordot",
-               "bilinear", "Linear", "Bilinear", "LazyLinear", "MultiheadAttention", "TransformerEncoderLayer",
-               "TransformerEncoder", "TransformerDecoderLayer", "TransformerDecoder", "Transformer", "chain_matmul", "inner"),
-    "cuDNN": ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "Conv1d", "Conv2d",
-              "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell"),
-    "cuFFT": ("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "stft", "istft"),
-    "the linear algebra library": ("qr", "det", "slogdet", "cholesky_ex", "inv_ex", "lu_factor_ex", "solve_ex", "eigh", "svd"),
-}  # fmt: skip
-_LIBRARY_OF = {name: library for library, names in LIBRARIES.items() for name in names}
+    "cuBLAS": """matmul mm bmm addmm addmv mv dot linear einsum baddbmm addbmm tensordot bilinear chain_matmul inner
+        Linear Bilinear LazyLinear MultiheadAttention TransformerEncoderLayer TransformerEncoder TransformerDecoderLayer
+        TransformerDecoder Transformer""",
+    "cuDNN": """conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d Conv1d Conv2d Conv3d
+        ConvTranspose1d ConvTranspose2d ConvTranspose3d LSTM GRU RNN LSTMCell GRUCell""",
+    "cuFFT": "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn stft istft",
+    "the linear algebra library": "qr det slogdet cholesky_ex inv_ex lu_factor_ex solve_ex eigh svd",
+}
+_LIBRARY_OF = {name: library for library, names in LIBRARIES.items() for name in names.split()}
 _STATELESS = ("SGD",)
 COMPILED = "torch.compile.call"
 
@@ -35,7 +35,11 @@ def check(region: Region) -> Iterator[Problem]:
     if begin is None or begin.region is not None:
         return
     message, notes = (
-        first_use(region, begin) or compiled(region, begin) or state(region, begin) or live_graph(region, begin) or ("", ())
+        first_use(region, begin)
+        or compiled(region, begin)
+        or state(region, begin)
+        or live_graph(region, begin)
+        or ("", ())
     )
     if message:
         yield Problem(region.at, message, notes, function=region.function)
@@ -92,7 +96,9 @@ def compiled(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...]
     called = {_id(f) for f in eager(region, begin) if isinstance(f, Op) and f.name == COMPILED}
     for fact in region.captured:
         if isinstance(fact, Op) and fact.name == COMPILED and _id(fact) not in called:
-            message = "a compiled function is first called inside the capture, where it cannot compile: call it once before"
+            message = (
+                "a compiled function is first called inside the capture, where it cannot compile: call it once before"
+            )
             return message, region.way(fact)
     return None
 
@@ -141,7 +147,8 @@ def live_graph(region: Region, begin: Fact) -> tuple[str, tuple[Note, ...]] | No
         keeper = held(region, begin, roots)
         if keeper is not None:
             message = (
-                "a warm-up backward ran on the default stream and its autograd graph is still held: its gradient nodes tie "
+                "a warm-up backward ran on the default stream and its autograd graph is still held: its "
+                "gradient nodes tie "
                 "the captured backward to that stream; warm up on a side stream, or drop the loss before"
             )
             return message, (

@@ -17,8 +17,8 @@ FLOATS = ("float32", "float64", "float16", "bfloat16", "float", "half", "double"
 #: Buffers that tell captured code which rows count.
 MASKS = ("mask", "valid", "len", "slot", "pos", "keep", "count", "num", "active", "live", "pad", "used", "size")
 REDUCTIONS = frozenset({
-    "mean", "sum", "max", "min", "amax", "amin", "std", "var", "norm", "softmax", "log_softmax", "cumsum", "cumprod", "sort",
-    "argsort", "topk", "logsumexp", "any", "all", "argmax", "argmin", "prod", "median", "flip", "roll",
+    "mean", "sum", "max", "min", "amax", "amin", "std", "var", "norm", "softmax", "log_softmax", "cumsum", "cumprod",
+    "sort", "argsort", "topk", "logsumexp", "any", "all", "argmax", "argmin", "prod", "median", "flip", "roll",
 })  # fmt: skip
 MIXING = frozenset({"bincount", "histc", "unique", "t", "mse_loss", "cross_entropy", "flatten"})
 RESETS = ("zero_", "fill_")
@@ -57,7 +57,8 @@ def check(region: Region) -> Iterator[Problem]:
             yield _problem(
                 region,
                 fact,
-                f"only `{text}` is written: the rest still holds an earlier batch, and the graph reads it; reset the rest too",
+                f"only `{text}` is written: the rest still holds an earlier batch, and the graph reads it; "
+                "reset the rest too",
             )
 
 
@@ -92,7 +93,10 @@ def refused(fact: Write) -> str:
 
 
 def _refusal(source: Tensor, target: Tensor) -> str:
-    return f"a tensor of shape {_shape(source)} does not fit into the static input of shape {_shape(target)}: `copy_` raises"
+    return (
+        f"a tensor of shape {_shape(source)} does not fit into the static input of shape {_shape(target)}: "
+        "`copy_` raises"
+    )
 
 
 def _shape(tensor: Tensor) -> str:
@@ -101,18 +105,21 @@ def _shape(tensor: Tensor) -> str:
 
 def repeated(region: Region, fact: Write) -> str:
     source, target = _copied(fact), fact.target
-    if source is None or not isinstance(target, Tensor) or fact.target.view:
+    if source is None or not isinstance(target, Tensor) or target.view:
         return ""
     if source.shape is not None and target.shape is not None and source.shape:
         padded = (1,) * (len(target.shape) - len(source.shape)) + source.shape
         short = any(s == 1 and isinstance(t, int) and t > 1 for s, t in zip(padded, target.shape, strict=False))
         if short and not on_purpose(region, fact, source):
-            return f"a tensor of shape {_shape(source)} is repeated over the static input of shape {_shape(target)} without a word"
+            return (
+                f"a tensor of shape {_shape(source)} is repeated over the static input of shape {_shape(target)} "
+                "without a word"
+            )
     return ""
 
 
 def on_purpose(region: Region, fact: Write, source: Tensor) -> bool:
-    """True if a row that was made for it is spread: written out in the same function, and no full batch comes this way."""
+    """True if a row is spread on purpose: made in the same function, and no full batch comes this way."""
     others = {
         o.source.shape
         for o in region.after
@@ -136,7 +143,10 @@ def last_batch(region: Region, fact: Write) -> str:
     loader = _loader(region, fact) if fact.source.hint.startswith("batch") else None
     if loader is None or _full_batches(loader):
         return ""
-    return "the last batch of this loader may be smaller: one row is repeated silently, more are refused; pass `drop_last=True` or pad"
+    return (
+        "the last batch of this loader may be smaller: one row is repeated silently, more are refused; pass "
+        "`drop_last=True` or pad"
+    )
 
 
 def _loader(region: Region, fact: Write) -> Instance | None:
@@ -174,7 +184,10 @@ def cut(fact: Write) -> str:
     if (source.dtype or "").removeprefix("torch.") in FLOATS and (target.dtype or "").removeprefix(
         "torch."
     ) in INTEGERS:
-        return f"a {source.dtype} tensor is copied into a static input of {target.dtype}: the fractions are cut off silently"
+        return (
+            f"a {source.dtype} tensor is copied into a static input of {target.dtype}: the fractions are cut off "
+            "silently"
+        )
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from graphlint import queries
@@ -25,11 +26,12 @@ from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
 from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Value, options, origins
-import itertools
 
 UNBOUNDED = (
     "one graph for every size that comes along, kept for ever: round sizes up to a few buckets, or drop old graphs"
 )
+#: Ways to put a graph into a table or list.
+INTO = ("setitem", "append", "extend", "add")
 HANDLE = "torch.cuda.graph_pool_handle"
 
 
@@ -75,7 +77,10 @@ def pool_of(region: Region) -> Instance | None:
 def empty_cache(region: Region) -> Iterator[Problem]:
     for fact in region.captured:
         if isinstance(fact, Op) and fact.name in ("torch.cuda.empty_cache", "torch.accelerator.empty_cache"):
-            message = "`empty_cache()` in a capture gives nothing back (torch 2.8 and later): free and empty before the capture"
+            message = (
+                "`empty_cache()` in a capture gives nothing back (torch 2.8 and later): free and empty before "
+                "the capture"
+            )
             yield _problem(fact.at, message, region.way(fact), fact.function)
 
 
@@ -107,7 +112,8 @@ def replay_order(region: Region, shared: list[Region]) -> Iterator[Problem]:
                     between = fact
             elif between is not None and fact.region is None and reads(fact) & mine:
                 message = (
-                    "graphs share this pool but are not replayed in the order of their capture: the earlier one overwrites "
+                    "graphs share this pool but are not replayed in the order of their capture: the earlier "
+                    "one overwrites "
                     "the output of this one before it is read; use it first, copy it, or give each graph its own pool"
                 )
                 notes = (
@@ -136,7 +142,8 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
     users = [g for o in shared for g in queries.graphs(o.graph)]
     if users and all(g.id in gone for g in users):
         message = (
-            "captures into a pool whose graphs were all reset: the pool is retired, and the capture fails while any of its "
+            "captures into a pool whose graphs were all reset: the pool is retired, and the capture fails "
+            "while any of its "
             "tensors is alive; take a new handle with the new graphs"
         )
         yield _problem(
@@ -204,7 +211,10 @@ def small_to_large(region: Region) -> Iterator[Problem]:
     ):
         return
     if ascending(loop.value) and sized(region, loop):
-        message = "graphs that share a pool are captured from small to large: none fits into what an earlier one gave back; go from large to small"
+        message = (
+            "graphs that share a pool are captured from small to large: none fits into what an earlier one gave "
+            "back; go from large to small"
+        )
         yield _problem(loop.at, message, region.way(found[1]), loop.function)
 
 
@@ -234,9 +244,15 @@ def sized(region: Region, loop: Iterate) -> bool:
     }
     for fact in region.captured:
         if isinstance(fact, Index):
-            parts = fact.index.items if isinstance(fact.index, Sequence) and fact.index.kind == "tuple" else [fact.index]
+            parts = (
+                fact.index.items if isinstance(fact.index, Sequence) and fact.index.kind == "tuple" else [fact.index]
+            )
             for part in parts:
-                if isinstance(part, Sequence) and part.kind == "slice" and any(origins(p) & names for p in part.items[:2]):
+                if (
+                    isinstance(part, Sequence)
+                    and part.kind == "slice"
+                    and any(origins(p) & names for p in part.items[:2])
+                ):
                     return True
     return False
 
@@ -245,9 +261,10 @@ def kept_in(region: Region) -> Keep | None:
     """Where the graph is put into a table or list."""
     mine = queries.graphs(region.graph)
     for fact in region.after:
-        if isinstance(fact, Keep) and fact.region is None and fact.how in ("setitem", "append", "extend", "add"):
-            if any(g in mine for g in queries.held_graphs(fact.value)):
-                return fact
+        if not isinstance(fact, Keep) or fact.region is not None or fact.how not in INTO:
+            continue
+        if any(g in mine for g in queries.held_graphs(fact.value)):
+            return fact
     return None
 
 
@@ -277,7 +294,10 @@ def pool_for_each(region: Region, others: list[Region]) -> Iterator[Problem]:
             and any(isinstance(f, Replay) and f.order < fact.order for f in region.after)
         ):
             return
-    message = "each of these graphs gets a memory pool of its own, though one runs at a time: pass one `pool=` to all, large to small"
+    message = (
+        "each of these graphs gets a memory pool of its own, though one runs at a time: pass one `pool=` to all, "
+        "large to small"
+    )
     yield _problem(region.at, message, (Note(keep.at, "kept here, one for each key"),), region.function)
 
 
@@ -297,15 +317,18 @@ def piles_up(region: Region, others: list[Region]) -> Iterator[Problem]:
         and keep.key.source == "shape"
         and keep.key.symbol is not None
     )
-    if exact and lazily(region, keep) and not bounded(region, keep):
+    if exact and lazily(region) and not bounded(region, keep):
         yield _problem(keep.at, UNBOUNDED, (Note(region.at, "captured here"),), keep.function)
     if not earlier or exact:
         return
     first = min(earlier, key=lambda r: r.begin)
     if keep.how == "append" and same_work(region, first) and not given_up(region, earlier):
-        message = "a new graph is captured while the old ones are still held: memory grows with every capture; `reset()` and drop the old one first"
+        message = (
+            "a new graph is captured while the old ones are still held: memory grows with every capture; "
+            "`reset()` and drop the old one first"
+        )
         yield _problem(keep.at, message, (Note(region.at, "captured here"),), keep.function)
-    elif keep.how == "setitem" and len(earlier) == 2 and lazily(region, keep) and not bounded(region, keep):
+    elif keep.how == "setitem" and len(earlier) == 2 and lazily(region) and not bounded(region, keep):
         keys = {_key(k.key) for o in (region, *earlier) if (k := kept_in(o)) is not None}
         if len(keys) == 3 and None not in keys:
             yield _problem(keep.at, UNBOUNDED, (Note(region.at, "captured here"),), keep.function)
@@ -338,21 +361,26 @@ def given_up(region: Region, earlier: list[Region]) -> bool:
     return False
 
 
-def lazily(region: Region, keep: Keep) -> bool:
-    """True if the capture is made when a key is missing, in a loop or call that goes on with other sizes."""
+def lazily(region: Region) -> bool:
+    """True if the capture is made when a key is missing, inside a loop that goes on with other sizes."""
     begin = queries.begin_fact(region)
-    if begin is None:
+    if begin is None or not begin.complete:
         return False
-    for fact in region.before:
-        if isinstance(fact, Branch) and fact.order < begin.order and queries.inside(begin, fact) and fact.taken:
-            if " in " in fact.text or "None" in fact.text:
-                loops = [
-                    f
-                    for f in region.before
-                    if isinstance(f, Iterate) and f.order < fact.order and queries.inside(fact, f)
-                ]
-                return any(not _written_out(f.value) for f in loops) and bool(fact.loops)
-    return False
+    missing = next((f for f in queries.start_of_call(region, begin) if _tests_key(f)), None)
+    if missing is None:
+        missing = next((f for f in reversed(list(region.before)) if _tests_key(f) and queries.inside(begin, f)), None)
+    if missing is None:
+        return False
+    around = [
+        f
+        for f in region.before
+        if isinstance(f, Iterate) and len(f.loops) < len(missing.loops) and missing.loops[: len(f.loops)] == f.loops
+    ]
+    return any(not _written_out(f.value) for f in around if queries.inside(missing, f))
+
+
+def _tests_key(fact: Fact) -> bool:
+    return isinstance(fact, Branch) and fact.taken and (" in " in fact.text or "None" in fact.text)
 
 
 def _written_out(value: Value) -> bool:

@@ -144,7 +144,11 @@ def never_run(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
 def replayed_too_early(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     mine = queries.graphs(region.graph)
     for fact in region.before:
-        if isinstance(fact, CaptureBegin) and any(g in mine for g in queries.graphs(fact.begun.graph)) and fact is not begin:
+        if (
+            isinstance(fact, CaptureBegin)
+            and any(g in mine for g in queries.graphs(fact.begun.graph))
+            and fact is not begin
+        ):
             return
         if isinstance(fact, Replay) and not fact.replayed and fact.graph in mine and (begin.maybe or not fact.maybe):
             message = "replays a graph that was not captured yet, which raises"

@@ -13,7 +13,6 @@ from graphlint.rule import rule
 from graphlint.source import Location
 from graphlint.value import Storage, Tensor, Value, tensors
 
-
 #: How many branches of a function are looked back to from an assignment.
 NEAR = 12
 

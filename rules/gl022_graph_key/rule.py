@@ -40,9 +40,10 @@ def stored(region: Region) -> Keep | None:
     """Where the graph is put under a key into a table."""
     mine = queries.graphs(region.graph)
     for fact in region.after:
-        if isinstance(fact, Keep) and fact.how == "setitem" and fact.region is None:
-            if any(g in mine for g in queries.held_graphs(fact.value)):
-                return fact
+        if not isinstance(fact, Keep) or fact.how != "setitem" or fact.region is not None:
+            continue
+        if any(g in mine for g in queries.held_graphs(fact.value)):
+            return fact
     return None
 
 
@@ -96,7 +97,11 @@ def covers(key: Value | None, name: str, value: Value) -> bool:
 
 
 def varies(region: Region, enter: Enter, name: str) -> bool:
-    seen = {identity(f.given[name]) for f in region.life if isinstance(f, Enter) and f.name == enter.name and name in f.given}
+    seen = {
+        identity(f.given[name])
+        for f in region.life
+        if isinstance(f, Enter) and f.name == enter.name and name in f.given
+    }
     return len(seen) > 1
 
 
@@ -136,10 +141,19 @@ def narrower(region: Region, store: Keep) -> Iterator[Problem]:
             theirs = all_origins(fact.key)
             if theirs and theirs & key:
                 message = (
-                    "a buffer that the graph reads is stored under fewer keys than the graph: the next capture replaces it "
+                    "a buffer that the graph reads is stored under fewer keys than the graph: the next "
+                    "capture replaces it "
                     "here, and refreshes no longer reach this graph"
                 )
-                yield Problem(fact.at, message, (Note(store.at, "the graph has the full key here"), *region.way(region.inputs[next(iter(buffers))]))[:5], function=fact.function)
+                yield Problem(
+                    fact.at,
+                    message,
+                    (
+                        Note(store.at, "the graph has the full key here"),
+                        *region.way(region.inputs[next(iter(buffers))]),
+                    )[:5],
+                    function=fact.function,
+                )
                 return
 
 
@@ -157,7 +171,7 @@ def one_layout(region: Region, store: Keep) -> Iterator[Problem]:
         choices = [f for f in past if isinstance(f, Branch) and len(f.chain) == len(replay.chain)]
         if lookup is None or any("None" not in c.text and " in " not in c.text for c in choices):
             continue
-        for name, first, value in sent_along(region, entered, captured):
+        for name, first in sent_along(region, entered, captured):
             message = (
                 f"every graph was captured for one value of `{name}`, and this lookup sends all others to them: "
                 f"ask for `{name}` before the lookup, or put it into the key"
@@ -167,7 +181,7 @@ def one_layout(region: Region, store: Keep) -> Iterator[Problem]:
             return
 
 
-def sent_along(region: Region, entered: Enter, captured: dict[str, Enter]) -> Iterator[tuple[str, Enter, Value]]:
+def sent_along(region: Region, entered: Enter, captured: dict[str, Enter]) -> Iterator[tuple[str, Enter]]:
     """Arguments that the capture fixed, that eager calls of the same code vary, and that `entered` was given too."""
     for fact in region.life:
         same = captured.get(fact.name) if isinstance(fact, Enter) and fact.region is None else None
@@ -175,10 +189,16 @@ def sent_along(region: Region, entered: Enter, captured: dict[str, Enter]) -> It
             continue
         for name, value in fact.given.items():
             held = same.given.get(name)
-            if held is None or not scalar(held) or not scalar(value) or not fixed(held) or identity(held) == identity(value):
+            if (
+                held is None
+                or not scalar(held)
+                or not scalar(value)
+                or not fixed(held)
+                or identity(held) == identity(value)
+            ):
                 continue
             if any(given_too(name, value, e) for e in region.life if isinstance(e, Enter) and e.name == entered.name):
-                yield name, same, value
+                yield name, same
 
 
 def given_too(name: str, value: Value, enter: Enter) -> bool:
@@ -202,5 +222,3 @@ def fixed(value: Value) -> bool:
 
 def parts(key: Value | None) -> int:
     return len(key.items) if isinstance(key, Sequence) else 1
-
-

@@ -12,8 +12,10 @@ from graphlint.rule import rule
 from graphlint.source import Location
 from graphlint.value import Const, Instance, Storage, tensors
 
-CONSTANT = (".zeros", ".ones", ".empty", ".full", ".zeros_like", ".ones_like", ".empty_like", ".full_like", ".new_zeros",
-            ".new_ones", ".new_empty", ".new_full")  # fmt: skip
+CONSTANT = (
+    ".zeros", ".ones", ".empty", ".full", ".zeros_like", ".ones_like", ".empty_like", ".full_like", ".new_zeros",
+    ".new_ones", ".new_empty", ".new_full",
+)  # fmt: skip
 RANDOM = (".rand", ".randn", ".randint", ".rand_like", ".randn_like")
 CONSTANT_WRITES = ("fill_", "zero_")
 
@@ -67,12 +69,15 @@ def manual(region: Region, begin: Fact) -> Iterator[Problem]:
         made = placeholder(region, inputs, fact.order, ())
         if made is None or restored(region, fact.order, fact):
             continue
-        message = f"the warm-up runs on placeholder data and changes {changed}, and nothing restores it before the first replay"
+        message = (
+            f"the warm-up runs on placeholder data and changes {changed}, and nothing restores it before the "
+            "first replay"
+        )
         at, function = _call(fact, begin)
-        notes = (Note(made, "placeholder made here"), Note(region.at, "captured here"))
+        notes = [Note(made, "placeholder made here"), Note(region.at, "captured here")]
         if at != fact.at:
-            notes = (*notes, Note(fact.at, "changed here"))
-        yield Problem(at, message, notes, function=function)
+            notes.append(Note(fact.at, "changed here"))
+        yield Problem(at, message, tuple(notes), function=function)
         return
 
 

@@ -37,7 +37,8 @@ def loaders(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     for fact in region.before:
         if isinstance(fact, Iterate) and _runs_in(begin, fact) and any(_pins(o) for o in _sources(fact)):
             message = (
-                "captured while a loader with `pin_memory=True` is being iterated: its pinning thread calls CUDA, which "
+                "captured while a loader with `pin_memory=True` is being iterated: its pinning thread calls "
+                "CUDA, which "
                 'breaks a capture in "global" mode now and then; capture before the loop'
             )
             yield Problem(
@@ -81,15 +82,14 @@ def workers(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
             else:
                 running.clear()
     for fact in running.values():
-        if queries.inside(begin, fact) or len(begin.chain) < len(fact.chain) or True:
-            message = (
-                'captured in "global" mode while another thread may call CUDA, which breaks the capture now and then: wait '
-                'for the thread first, or pass `capture_error_mode="thread_local"`'
-            )
-            yield Problem(
-                region.at, message, (Note(fact.at, "started here"), *region.way(begin))[:5], function=region.function
-            )
-            return
+        message = (
+            'captured in "global" mode while another thread may call CUDA, which breaks the capture now and then: '
+            'wait for the thread first, or pass `capture_error_mode="thread_local"`'
+        )
+        yield Problem(
+            region.at, message, (Note(fact.at, "started here"), *region.way(begin))[:5], function=region.function
+        )
+        return
 
 
 def starts(fact: Op) -> bool:
@@ -108,15 +108,17 @@ def _key(fact: Op) -> int:
 
 def _uses_cuda(region: Region, start: Op) -> bool:
     """What the thread runs is seen as a call made where it is started."""
+    depth = len(start.chain)
     for fact in region.life:
-        if len(fact.chain) > len(start.chain) and fact.chain[len(start.chain)].at == start.at:
+        if (
+            len(fact.chain) > depth
+            and fact.chain[depth].at == start.at
+            and isinstance(fact, (HostRead, Op, Operator, Write))
+        ):
             values = [fact.value] if isinstance(fact, HostRead) else queries.operands(fact)
             made = queries.result(fact)
-            if isinstance(fact, (HostRead, Op, Operator, Write)):
-                if any(
-                    t.device == "cuda" for v in (*values, *([made] if made is not None else [])) for t in tensors(v, 1)
-                ):
-                    return True
+            if any(t.device == "cuda" for v in (*values, made) if v is not None for t in tensors(v, 1)):
+                return True
     return False
 
 
@@ -129,9 +131,7 @@ def captured_in_threads(region: Region, begin: CaptureBegin) -> Iterator[Problem
     others = [
         f
         for f in region.life
-        if isinstance(f, CaptureBegin)
-        and f.begun is not region
-        and any(fr.at == s.at for s in begun for fr in f.chain)
+        if isinstance(f, CaptureBegin) and f.begun is not region and any(fr.at == s.at for s in begun for fr in f.chain)
     ]
     if len(same) > 1 or mine.loops or others:
         message = (

@@ -59,7 +59,8 @@ def check(region: Region) -> Iterator[Problem]:
             if fact.name.endswith("distributed.destroy_process_group"):
                 if held:
                     message = (
-                        "destroys the process group while a graph still holds its collectives: NCCL waits for the graph "
+                        "destroys the process group while a graph still holds its collectives: NCCL waits "
+                        "for the graph "
                         "for ever; `reset()` or drop the graph first"
                     )
                     notes = (Note(region.at, "captured here"), Note(calls[0].at, "collective captured here"))

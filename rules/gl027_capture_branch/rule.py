@@ -14,8 +14,9 @@ from graphlint.value import CAPTURING, Const, Host, Value, options, origins
 
 #: How data is cut and laid out is not maths.
 LAYOUT = frozenset({
-    "split", "chunk", "view", "reshape", "contiguous", "cat", "stack", "transpose", "permute", "expand", "unsqueeze", "squeeze",
-    "flatten", "unbind", "narrow", "to", "clone", "detach", "type_as", "concat", "concatenate", "index_select", "unflatten",
+    "split", "chunk", "view", "reshape", "contiguous", "cat", "stack", "transpose", "permute", "expand", "unsqueeze",
+    "squeeze", "flatten", "unbind", "narrow", "to", "clone", "detach", "type_as", "concat", "concatenate", "unflatten",
+    "index_select",
 })  # fmt: skip
 
 
@@ -47,10 +48,11 @@ def check(region: Region) -> Iterator[Problem]:
 def flags_in_maths(region: Region) -> Iterator[Problem]:
     """A value that depends on the capture enters a computation directly: `training=not capturing`."""
     for fact in region.captured:
-        if isinstance(fact, (Op, Operator)) and kind(fact) not in LAYOUT and not kind(fact).startswith("print"):
-            if any(isinstance(v, Const) and CAPTURING in origins(v) for v in queries.operands(fact)):
-                message = f"`{kind(fact)}` gets a value that depends on a capture being under way: replays compute something else"
-                yield Problem(fact.at, message, region.way(fact), function=fact.function)
+        if not isinstance(fact, (Op, Operator)) or kind(fact) in LAYOUT or kind(fact) == "print":
+            continue
+        if any(isinstance(v, Const) and CAPTURING in origins(v) for v in queries.operands(fact)):
+            message = f"`{kind(fact)}` gets a value that depends on a capture under way: replays compute something else"
+            yield Problem(fact.at, message, region.way(fact), function=fact.function)
 
 
 def difference(region: Region, captured: Branch, eager: Branch) -> str:
@@ -61,7 +63,7 @@ def difference(region: Region, captured: Branch, eager: Branch) -> str:
     mine, other = Counter(map(kind, ours)), Counter(map(kind, theirs))
     if mine == other:
         return "uses another constant" if constants(ours, theirs) else ""
-    if not mine - other and sum((other - mine).values()):
+    if not mine - other and other - mine:
         missing = next(iter(other - mine))
         return f"leaves out `{missing}`"
     if not other - mine:
@@ -76,14 +78,14 @@ def work(region: Region, branch: Branch) -> list[Fact]:
     made = queries.makers(facts)
     found: list[Fact] = []
     for fact in facts:
-        sinks: list[Value] = []
-        if (isinstance(fact, Return) and len(fact.chain) == len(branch.chain)) or (
-            isinstance(fact, Bind) and fact.place.kind == "attribute" and fact.value is not None
-        ):
-            sinks = [fact.value]
+        sink: Value | None = None
+        if isinstance(fact, Return):
+            sink = fact.value if len(fact.chain) == len(branch.chain) else None
+        elif isinstance(fact, Bind):
+            sink = fact.value if fact.place.kind == "attribute" else None
         elif isinstance(fact, Write):
-            sinks = [fact.target]
-        for sink in sinks:
+            sink = fact.target
+        if sink is not None:
             for step in queries.sources(sink, made)[1]:
                 if not any(step is f for f in found) and kind(step) not in LAYOUT and not isinstance(step, Index):
                     found.append(step)
