@@ -417,6 +417,19 @@ def test_lazy_packages(tmp_path: Path) -> None:
     assert target(made, small, "Only") == "small.impl:Only"
 
 
+def test_a_computed_all_is_taken_for_all_names(tmp_path: Path) -> None:
+    made = program(
+        tmp_path,
+        {
+            "p/__init__.py": "from .listed import *\nfrom .computed import *\n",
+            "p/listed.py": "__all__ = [  # public\n    'a',\n]\ndef a(): pass\ndef b(): pass\n",
+            "p/computed.py": "def c(): pass\n__all__ = [n for n in list(globals()) if ok(n)]\n",
+        },
+    )
+    found = [target(made, tmp_path / "p/__init__.py", name) for name in "abc"]
+    assert found == ["p.listed:a", None, "p.computed:c"]
+
+
 def test_import_cycles_end(tmp_path: Path) -> None:
     made = program(
         tmp_path,

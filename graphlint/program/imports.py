@@ -21,7 +21,9 @@ Target: TypeAlias = "tuple[Module, str] | str | None"
 _LAZY = ("__getattr__", "_import_structure", "_LazyModule", "lazy_loader", "LazyModule")
 #: `"sub.module": [names]`, `table["sub.module"] = [names]`, `.extend([names])`, `.append(name)`.
 _TABLE = re.compile(r"""["']([\w.]+)["']\s*\]?\s*(?::|\+?=|\.extend\(|\.append\()\s*[\[({]*([^\])}]*)""")
-_ALL = re.compile(rb"^__all__[ \t]*(?::[^=\n]+)?=[ \t]*[\[(]([^\])]*)[\])]", re.MULTILINE)
+_ALL = re.compile(
+    rb"^__all__[ \t]*(?::[^=\n]+)?=[ \t]*[\[(]((?:\s|,|\"[^\"\n]*\"|'[^'\n]*'|#[^\n]*)*)[\])]", re.MULTILINE
+)
 
 
 def import_target(program: Program, module: Module, name: str, seen: set[tuple[Module, str]] | None = None) -> Target:
