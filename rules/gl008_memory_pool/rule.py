@@ -277,7 +277,8 @@ def pool_for_each(region: Region, others: list[Region]) -> Iterator[Problem]:
     if not alike or any(o.begin < region.begin for o in alike) or keep.how != "setitem":
         return
     keys = {_key(k.key) for o in (region, *alike) if (k := kept_in(o)) is not None}
-    if len(keys) < 2:
+    handed_on = any("$pool" in g.attrs for o in (region, *alike) for g in queries.graphs(o.graph))
+    if len(keys) < 2 or handed_on:
         return
     mine = {s for o in (region, *alike) for s in o.outputs}
     for fact in region.after:

@@ -107,7 +107,8 @@ def memo_of_data(region: Region) -> Iterator[Problem]:
     changes = changing(region)
     refreshed = {s for f in region.after if isinstance(f, Write) for s in queries.storages(f.target)}
     inputs, writes = set(region.inputs), set(region.writes)
-    for memo in kept_on_first_use(facts):
+    tested = {f.at for f in region.captured if isinstance(f, Branch)}
+    for memo in kept_on_first_use(facts, tested):
         kept = {t.storage for t in tensors(memo.value, 2)} if memo.value is not None else set()
         read = kept if region.warm else kept & inputs
         if not read or kept & refreshed or kept & writes:
@@ -136,9 +137,11 @@ class Memo:
     fact: Fact
 
 
-def kept_on_first_use(facts: list[Fact]) -> Iterator[Memo]:
+def kept_on_first_use(facts: list[Fact], tested: set[Location]) -> Iterator[Memo]:
+    """`tested` are the branches that captured code comes by: a memo that it never asks for is none of its own."""
     for branch, bind in memos(facts):
-        yield Memo(branch.order, bind.at, bind.value, bind.text, bind.function, bind)
+        if branch.at in tested:
+            yield Memo(branch.order, bind.at, bind.value, bind.text, bind.function, bind)
     returns: dict[str, list[Return]] = {}
     for fact in facts:
         if isinstance(fact, Return):
