@@ -25,6 +25,8 @@ _ALL = re.compile(
     rb"^__all__[ \t]*(?::[^=\n]+)?=[ \t]*[\[(]((?:\s|,|\"[^\"\n]*\"|'[^'\n]*'|#[^\n]*)*)[\])]", re.MULTILINE
 )
 
+_STAR = re.compile(rb"^[ \t]*from[ \t]+([.\w]+)[ \t]+import[ \t]+\*", re.MULTILINE)
+
 
 def import_target(program: Program, module: Module, name: str, seen: set[tuple[Module, str]] | None = None) -> Target:
     """See Program.import_target."""
@@ -83,20 +85,12 @@ def _follow(program: Program, module: Module, statement: tree.Stmt, name: str, s
 
 def _star(program: Program, module: Module, name: str, seen: set[tuple[Module, str]]) -> Target:
     """Through `from x import *`, the last first. Files that do not hold the name are not parsed."""
-    binding = _binding(name)
     for star in reversed(module.star_imports()):
         base = program.resolve_relative(module, star.module, star.level)
         path = program.locate(base, module)
         if path is None or path == str(module.path) or not path.endswith(".py"):
             continue
-        try:
-            data = program.disk.read(path)
-        except OSError:
-            continue
-        if b"import *" not in data and not (name.encode("utf-8") in data and binding.search(data)):
-            continue
-        exports = _ALL.search(data)
-        if exports is not None and data.count(b"__all__") == 1 and name.encode("utf-8") not in exports.group(1):
+        if not _may_bind(program, path, name, {str(module.path)}):
             continue
         source = program.find(base, module)
         if source is None:
@@ -109,6 +103,45 @@ def _star(program: Program, module: Module, name: str, seen: set[tuple[Module, s
         if (found := import_target(program, source, name, seen)) is not None:
             return found
     return None
+
+
+def _may_bind(program: Program, path: str, name: str, seen: set[str]) -> bool:
+    """False if neither the text of this file nor that of the files it star-imports can bind `name`."""
+    if path in seen:
+        return False
+    seen.add(path)
+    try:
+        data = program.disk.read(path)
+    except OSError:
+        return False
+    word = name.encode("utf-8")
+    exports = _ALL.search(data)
+    if exports is not None and data.count(b"__all__") == 1 and word not in exports.group(1):
+        return False
+    if word in data and _binding(name).search(data):
+        return True
+    if b"import *" not in data:
+        return False
+    for match in _STAR.finditer(data):
+        inner = _relative_file(program, path, match.group(1).decode("utf-8", "replace"))
+        if inner is None or _may_bind(program, inner, name, seen):
+            return True
+    return False
+
+
+def _relative_file(program: Program, path: str, module: str) -> str | None:
+    """The file that `from <module> import` means in the file `path`, for relative imports of what is there."""
+    parts = module.lstrip(".").split(".")
+    level = len(module) - len(module.lstrip("."))
+    if level == 0 or not parts[0]:
+        return None
+    folder = os.path.dirname(path)
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder)
+    folder = os.path.join(folder, *parts[:-1])
+    if program.disk.has_file(os.path.join(folder, parts[-1]), "__init__.py"):
+        return os.path.join(folder, parts[-1], "__init__.py")
+    return os.path.join(folder, parts[-1] + ".py") if program.disk.has_file(folder, parts[-1] + ".py") else None
 
 
 @lru_cache(maxsize=256)
