@@ -19,14 +19,15 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphlint import __version__
 from graphlint.config import Config, as_toml
 from graphlint.engine import Raw
+from graphlint.finding import FileError
 from graphlint.registry import Registry
 
 if TYPE_CHECKING:
@@ -64,19 +65,49 @@ def cached(scope: Scope, config: Config, registry: Registry, work: Callable[[], 
         return work()
     path = folder / f"{scope_key(scope, config, registry)}.json"
     entry = read(path, key)
-    if entry is not None and fresh(entry):
-        return entry.raw
-    started = time.time_ns()
+    if entry is not None:
+        changed = [name for name, signature in entry.files.items() if not unchanged(name, signature, entry.written)]
+        if not changed:
+            return entry.raw
+        if (patched := without_effect(entry.raw, changed, scope)) is not None:
+            remember(folder, path, scope, patched, key, entry.files)
+            return patched
     before = {path: stat_of(path) for path in scope.files}
     raw = work()
-    files: dict[str, Signature | None] = {}
-    for name in dict.fromkeys((*scope.files, *raw.read)):
-        files[name] = sign(name)
-        if name in before and not _same_stat(before[name], files[name]):
-            # Changed while it was analysed: what was read is not known.
-            return raw
-    write(folder, path, Entry(started, files, raw), key)
+    if all(stat_of(name) == stat for name, stat in before.items()):
+        # Otherwise a file changed while it was analysed, and what was read is not known.
+        remember(folder, path, scope, raw, key, {})
     return raw
+
+
+def remember(
+    folder: Path, path: Path, scope: Scope, raw: Raw, key: bytes, known: Mapping[str, Signature | None]
+) -> None:
+    """Stores an entry. Signatures in `known` that still hold need no second look at the content."""
+    written = time.time_ns()
+    files: dict[str, Signature | None] = {}
+    for name in dict.fromkeys((*scope.files, *raw.trail.opened)):
+        signature = known.get(name)
+        files[name] = signature if signature and _same_stat(stat_of(name), signature) else sign(name)
+    write(folder, path, Entry(written, files, raw), key)
+
+
+def without_effect(raw: Raw, changed: Iterable[str], scope: Scope) -> Raw | None:
+    """What the analysis says now, if files with a new content cannot change more than whether they parse."""
+    from graphlint.noting import irrelevant
+    from graphlint.syntax import suspects
+
+    changed = set(changed)
+    if not irrelevant(changed, raw.trail):
+        return None
+    errors = [error for error in raw.errors if error.path not in changed]
+    broken = sorted(suspects(sorted(changed)))
+    if broken:
+        program = scope.program()
+        for name in broken:
+            program.module(Path(name))
+        errors += [FileError(str(name), " ".join(text.split())) for name, text in sorted(program.errors.items())]
+    return replace(raw, errors=tuple(errors))
 
 
 def scope_key(scope: Scope, config: Config, registry: Registry) -> str:
@@ -157,11 +188,6 @@ def _same_stat(stat: tuple[int, int, int] | None, signature: Signature | None) -
     if stat is None or signature is None:
         return stat is None and signature is None
     return stat == (signature.size, signature.time, signature.inode)
-
-
-def fresh(entry: Entry) -> bool:
-    """Whether every file is what it was."""
-    return all(unchanged(path, signature, entry.written) for path, signature in entry.files.items())
 
 
 def unchanged(path: str, signature: Signature | None, written: int) -> bool:

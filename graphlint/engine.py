@@ -21,6 +21,7 @@ from graphlint.config import Config, check_rule_names
 from graphlint.finding import FileError, Finding
 from graphlint.registry import Registry, load_rules
 from graphlint.source import Location, Span
+from graphlint.trail import Trail
 
 if TYPE_CHECKING:
     from graphlint.notebooks import Notebook
@@ -69,8 +70,7 @@ class Raw:
     """What was not seen, by no fault of a file: a work budget that ran out."""
     digests: dict[str, str] = field(default_factory=dict)
     """Of each file with a fix, the digest of the text that the analysis read."""
-    read: tuple[str, ...] = ()
-    """Files outside the scope that were read, those of installed packages."""
+    trail: Trail = field(default_factory=Trail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,7 @@ def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[s
 
     program = scope.program()
     analysis = interpret(program, config, config.settings, list(wanted))
+    trail = program.trail()
     loaded = {str(module.path) for module in program.loaded()}
     for path in suspects(p for p in wanted if p not in loaded and Path(p) not in scope.overlay):
         program.module(Path(path))
@@ -193,9 +194,7 @@ def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[s
     fixable = {e.path for f in findings if f.fix for e in f.fix.edits}
     digests = {path: d for path in sorted(fixable) if (d := scope.digest(path)) is not None}
     regions = tuple(summary(r) for r in analysis.regions)
-    files = frozenset(scope.files)
-    read = tuple(sorted(str(m.path) for m in program.loaded() if str(m.path) not in files and m.path.suffix))
-    return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests, read)
+    return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests, trail)
 
 
 def judge(regions: Iterable[Region], rules: Sequence[Rule]) -> tuple[list[Finding], list[FileError]]:

@@ -20,7 +20,7 @@ from graphlint.source import Source, SourceError
 
 if TYPE_CHECKING:
     from graphlint.notebooks import Notebook
-    from graphlint.program.program import Program
+    from graphlint.noting import NotingProgram
 
 _MARKERS = ("pyproject.toml", ".git", "setup.py", "setup.cfg", ".hg")
 SUFFIXES = (".py", ".ipynb")
@@ -40,10 +40,10 @@ class Scope:
     notebooks: dict[str, Notebook] = field(default_factory=dict)
     _owned: frozenset[str] | None = None
 
-    def program(self) -> Program:
-        from graphlint.program.program import Program
+    def program(self) -> NotingProgram:
+        from graphlint.noting import NotingProgram
 
-        return Program([Path(f) for f in self.files], list(self.roots), list(self.site_packages), self.overlay)
+        return NotingProgram([Path(f) for f in self.files], list(self.roots), list(self.site_packages), self.overlay)
 
     def outside(self, path: str) -> bool:
         """Whether `path` belongs to an installed package: the user cannot put a comment into it."""

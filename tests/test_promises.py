@@ -32,15 +32,14 @@ LAYERS = (
     ("lower",),
     ("program",),
     ("interp",),
-    ("registry", "suppress", "syntax"),
+    ("registry", "suppress", "syntax", "trail"),
+    ("noting",),
     ("scope", "fix"),
     ("engine", "baseline", "cache", "selection"),
     ("report",),
     ("runtime", "lsp"),
     ("cli", "commands", "pytest_plugin", "__main__"),
 )
-#: A type of the layer above, named in annotations only, or imported where it is called.
-_LATE = {("registry", "rule")}
 
 
 def layer(name: str) -> int:
