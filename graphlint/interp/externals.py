@@ -272,6 +272,8 @@ def unknown_method(m: Machine, receiver: Unknown, name: str, args: Args, kwargs:
         return call_tensor_method(m, made, name, args, kwargs, span, text)
     if name == "replay" and not args:
         return capture.replay(m, receiver, span)
+    if name == "replay_graph" and args:
+        return capture.replay(m, args[0], span)
     if name == "capture_begin":
         return capture.begin(m, receiver, args, kwargs, span)
     if name == "capture_end":

@@ -123,7 +123,9 @@ class Climber:
                 following += callers
             frontier = [r for r in following if r.function]
             tops += [r for r in following if not r.function]
-            if not frontier or len(seen) > 40:
+            # Far from the capture, tests and a wide front tell little for their price.
+            frontier = sorted(frontier, key=lambda r: (_is_test(r.path), r.path != start.path, str(r.path), r.function))[:6]
+            if not frontier or len(seen) > 24:
                 break
         tops += frontier
         ordered = sorted(set(tops), key=lambda r: (r.function != "", r.path != start.path, _is_test(r.path), str(r.path), r.function))
@@ -147,18 +149,40 @@ class Climber:
                 return [Root(root.path, owner.qualname)]
         elif not names:
             # A common name is only followed within its own file.
-            return [Root(root.path, self._outer(module, s.function)) for s in module.calls(parts[-1])] if module else []
+            return [Root(root.path, self._outer(module, f)) for f in self._calling(module, parts[-1])] if module else []
         found: dict[Root, None] = {}
         for name in names:
             for path in self._files(name, root.path):
                 caller_module = self.program.module(path)
                 if caller_module is None:
                     continue
-                for site in caller_module.calls(name):
-                    caller = Root(path, self._outer(caller_module, site.function))
-                    if caller != root and not (caller.path == root.path and root.function.startswith(f"{caller.function}.") and caller.function and isinstance(caller_module.definition(caller.function), tree.Class)):
-                        found.setdefault(caller)
+                for function in self._calling(caller_module, name):
+                    caller = Root(path, self._outer(caller_module, function))
+                    own_class = caller.function and root.function.startswith(f"{caller.function}.")
+                    if caller == root or (
+                        caller.path == root.path
+                        and own_class
+                        and isinstance(caller_module.definition(caller.function), tree.Class)
+                    ):
+                        continue
+                    found.setdefault(caller)
         return list(found)
+
+    def _calling(self, module: Module, name: str) -> list[str]:
+        """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look."""
+        text = module.source.text
+        functions: dict[str, None] = {}
+        for match in re.finditer(rf"(?<!\w)(?:@\s*[\w.]*\b)?{re.escape(name)}\s*(?:\(|$)", text, re.M):
+            start = text.rfind("\n", 0, match.start()) + 1
+            before = text[start : match.start()]
+            if before.rstrip().endswith(("def", "class")) or before.lstrip().startswith("#"):
+                continue
+            if not match.group().endswith("(") and not match.group().startswith("@"):
+                continue
+            line = text.count("\n", 0, match.start()) + 1
+            inner = module.enclosing(line)
+            functions.setdefault(inner.qualname if inner is not None else "")
+        return list(functions)
 
     def _outer(self, module: Module, qualname: str) -> str:
         """The outermost function of a qualified name (a class's own body counts as the class)."""
@@ -171,7 +195,7 @@ class Climber:
 
     def _files(self, name: str, own: Path) -> tuple[Path, ...]:
         if name not in self.hits:
-            self.hits[name] = self.program.mentions(name)
+            self.hits[name] = self.program.mentions(name, TOO_COMMON + 1)
         found = self.hits[name]
         return found if len(found) <= TOO_COMMON else tuple(p for p in found if p == own)
 
