@@ -172,9 +172,13 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
 def _result_of_call(bind: Bind, replay: Replay) -> bool:
     """`y = step(x)`: the replay ran inside the expression that is bound."""
     depth = len(bind.chain)
-    return (
-        len(replay.chain) > depth and replay.chain[:depth] == bind.chain and replay.chain[depth].at.line == bind.at.line
-    )
+    lines = range(bind.at.line, bind.at.span.end_line + 1)
+    if replay.chain[:depth] != bind.chain:
+        return False
+    if len(replay.chain) > depth:
+        return replay.chain[depth].at.line in lines
+    # A graphed callable replays where it is called; `graph.replay()` is a statement of its own.
+    return not queries.graphs(replay.graph) and replay.at.line in lines
 
 
 def _copied_name(region: Region, bind: Bind, replay: Replay) -> bool:

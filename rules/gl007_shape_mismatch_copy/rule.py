@@ -388,11 +388,31 @@ def masked(region: Region, write: Write, pieces: list[tuple[Write, Piece | None]
             continue
         name = (other.text.rpartition(".")[0] if other.how != "setitem" else other.text).lower()
         mask_like = any(word in name for word in MASKS) or (target.dtype or "").endswith("bool")
-        if not mask_like or part is None:
+        if part is None or not (mask_like or gates(region, target.storage, write.target.storage)):
             continue
         tail = part.dim == -1 or (part.low is not None and part.high is None) or reset(target.storage, part, pieces)
         if tail and part.others_full and (part.dim != -1 or other.how in ("copy_", *RESETS)):
             return True
+    return False
+
+
+def gates(region: Region, mask: Storage, data: Storage) -> bool:
+    """True if captured work multiplies or fills the data by the mask."""
+    first, second = {mask}, {data}
+    for fact in region.captured:
+        used = {s for v in queries.operands(fact) for s in queries.storages(v, 1)}
+        multiplies = isinstance(fact, Operator) and fact.op in ("*", "&")
+        last = fact.name.rpartition(".")[2].rstrip("_") if isinstance(fact, Op) else ""
+        if (multiplies or last == "mul") and used & first and used & second:
+            return True
+        if isinstance(fact, Op) and last in ("masked_fill", "where"):
+            condition = queries.storages(fact.args[0] if fact.args else None, 1)
+            if condition & first and (used - condition) & second:
+                return True
+        made = queries.storages(queries.result(fact), 2)
+        for group in (first, second):
+            if used & group:
+                group |= made
     return False
 
 
