@@ -409,6 +409,8 @@ def gates(region: Region, mask: Storage, data: Storage) -> bool:
             condition = queries.storages(fact.args[0] if fact.args else None, 1)
             if condition & first and (used - condition) & second:
                 return True
+        if mixes(fact, second):
+            return False  # too late: stale rows are in the others by now
         made = queries.storages(queries.result(fact), 2)
         for group in (first, second):
             if used & group:
