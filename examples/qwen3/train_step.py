@@ -193,8 +193,8 @@ def judge(rows: list[dict[str, float]]) -> tuple[str, str]:
     """ok if every mode changes the weights, which the loss shows, and its losses are the eager ones."""
     worst = max(row["off"] for row in rows)
     moved = min(abs(1 - row["last_loss"] / row["first_loss"]) for row in rows)
-    # In bf16 the modes' kernels round differently, and by the last step the loss is a small part of the first one. A step
-    # too many or too few, or one that trains nothing, changes it by half and more.
+    # In bf16 the modes' kernels round differently, and by the last step the loss is a small part of the first one. A
+    # step too many or too few, or one that trains nothing, changes it by half and more.
     if worst > 0.05 or moved < 0.01:
         return "wrong-result", f"losses {worst:.2g} off the eager ones, moved by {moved:.1%}"
     return "ok", f"losses within {worst:.2g} of the eager ones, moved by at least {moved:.1%}"
