@@ -136,9 +136,11 @@ def check(
     if cache and not overlay:
         from graphlint import cache as store
 
-        raw = store.cached(scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry, scope.files)))
+        raw = store.cached(
+            scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry, scope.files, jobs))
+        )
     else:
-        raw = deep(lambda: analyse(scope, config, registry, sorted(scope.targets)))
+        raw = deep(lambda: analyse(scope, config, registry, sorted(scope.targets), jobs))
     return select(raw, scope, config, registry)
 
 
@@ -172,16 +174,18 @@ def deep(work: Callable[[], T]) -> T:
     return result[0]
 
 
-def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[str]) -> Raw:
+def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[str], jobs: int = 1) -> Raw:
     """The raw findings of a scope. The files in `wanted` are also checked for whether they parse at all."""
     from graphlint.interp import analyse as interpret
-    from graphlint.syntax import suspects
+    from graphlint.syntax import Search
 
+    wanted = list(wanted)
+    search = Search((p for p in wanted if Path(p) not in scope.overlay), jobs)
     program = scope.program()
-    analysis = interpret(program, config, config.settings, list(wanted))
+    analysis = interpret(program, config, config.settings, wanted)
     trail = program.trail()
     loaded = {str(module.path) for module in program.loaded()}
-    for path in suspects(p for p in wanted if p not in loaded and Path(p) not in scope.overlay):
+    for path in search.found(loaded):
         program.module(Path(path))
     for overlaid in scope.overlay:
         program.module(overlaid)
