@@ -89,8 +89,7 @@ def _same_site(one: Region, other: Region) -> bool:
 
 def next_replay(region: Region, fact: Fact) -> Replay | None:
     """The first replay of `region` after `fact`: later in order, or earlier in a loop that both stand in."""
-    all_of_them = replays(region)
-    for replay in all_of_them:
+    for replay in replays(region):
         if replay.order > fact.order:
             return replay
     return None
@@ -98,41 +97,71 @@ def next_replay(region: Region, fact: Fact) -> Replay | None:
 
 def lives_on(region: Region, fact: Fact) -> bool:
     """True if the graph is replayed after `fact`, or nothing is known of its replays (its user is not in these files)."""
+    if by_harness(fact):
+        return False
     if next_replay(region, fact) is not None:
         return True
     begin = begins(region)
     return not replays(region) and begin is not None and not begin.complete and not graph_dropped(region, fact)
 
 
+def by_harness(fact: Fact) -> bool:
+    """True if nobody but the analysis itself calls the private method that leads here: its time is not known."""
+    if not fact.loops or fact.loops[0][0] >= 0 or not fact.chain:
+        return False
+    name = fact.chain[0].function.rpartition(".")[2]
+    return (name.startswith("_") and not name.startswith("__")) or name.startswith(("load_model", "init_"))
+
+
 def graph_dropped(region: Region, fact: Fact) -> bool:
     """True if the graph object lost a name, or was reset, between the capture and `fact`."""
+    return _dropped_at(region) < fact.order
+
+
+@lru_cache(maxsize=16)
+def _dropped_at(region: Region) -> int:
     mine = queries.graphs(region.graph)
-    for later in region.after:
-        if later.order >= fact.order:
-            return False
+    for later in region.after if mine else ():
         if isinstance(later, Op) and later.name.endswith(".reset") and later.receiver in mine:
-            return True
-        if isinstance(later, Bind) and is_empty(later.value) and any(g in mine for g in queries.held_graphs(later.old)):
-            return True
-    return False
+            return later.order
+        if isinstance(later, Bind) and later.old is not None and is_empty(later.value):
+            if any(g in mine for g in queries.held_graphs(later.old)):
+                return later.order
+    return 1 << 60
 
 
 def captured_elsewhere(region: Region, storage: Storage) -> bool:
     """True if another capture of this life uses `storage`."""
-    return any(
-        isinstance(f, CaptureBegin)
-        and f.begun is not region
-        and (storage in f.begun.inputs or storage in f.begun.writes)
-        for f in region.life
+    return any(r is not region and (storage in r.inputs or storage in r.writes) for r in _regions(region))
+
+
+@lru_cache(maxsize=16)
+def _regions(region: Region) -> tuple[Region, ...]:
+    """Every capture of this life."""
+    return tuple(f.begun for f in region.life if isinstance(f, CaptureBegin))
+
+
+def set_up(region: Region, fact: Fact) -> bool:
+    """True if `fact` belongs to the code that captures, and the same line captures again after it."""
+    return fact.function == region.function and any(
+        _same_site(r, region) and r.begin > fact.order for r in _regions(region)
     )
+
+
+@lru_cache(maxsize=16)
+def _eager_writes(region: Region) -> dict[Storage, list[int]]:
+    """Borrowed memory -> the orders at which eager code writes it after the capture."""
+    found: dict[Storage, list[int]] = {}
+    for fact in region.after:
+        if isinstance(fact, Write) and fact.region is None:
+            for storage in queries.storages(fact.target, 1):
+                found.setdefault(storage, []).append(fact.order)
+    return found
 
 
 def refreshed(region: Region, storage: Storage, start: int, end: int) -> bool:
     """True if eager code writes into `storage` between the two orders."""
-    return any(
-        isinstance(f, Write) and f.region is None and start < f.order < end and storage in queries.storages(f.target, 1)
-        for f in region.after
-    )
+    return any(start < order < end for order in _eager_writes(region).get(storage, ()))
 
 
 def scratch(region: Region, storage: Storage) -> bool:
@@ -154,7 +183,7 @@ def scratch(region: Region, storage: Storage) -> bool:
 
 def workspace(region: Region, fact: Bind, storage: Storage) -> bool:
     """True if `fact` grows a scratch buffer: nobody reads the new one for its content, the fault is that the old dies."""
-    own = fact.maybe or any(f.function == fact.function for f in region.captured)
+    own = fact.maybe or any(f.function == fact.function and len(f.chain) > region.depth for f in region.captured)
     return own and scratch(region, storage)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Enter, Fact, Index, Op, Operator, Replay
+from graphlint.fact import Bind, Enter, Fact, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.knowledge.factories import dtype_of
 from graphlint.region import Region
@@ -22,7 +22,7 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind not in KINDS:
         return
     told: set[Location] = set()
-    for problem in (*_rebound(region), *_moved(region), *_made_anew(region), *_arguments(region)):
+    for problem in (*_rebound(region), *_moved(region), *_made_anew(region), *_arguments(region), *_missed(region)):
         if problem.at not in told and not any(_within(problem.at, t) for t in told):
             told.add(problem.at)
             yield problem
@@ -57,7 +57,7 @@ def _rebound(region: Region) -> Iterator[Problem]:
             old = reads[fact.place][1].storage
             if _replaces(region, fact, {old}) and not places.workspace(region, fact, old):
                 yield _problem(region, fact, _message(fact))
-        elif fact.place.kind in ("attribute", "item") and (direct := queries.storages(fact.old, 0) & lent - named):
+        elif fact.place.kind in ("attribute", "item") and (direct := _owned(fact.old) & lent - named):
             # Captured code got it as an argument, which was read from here.
             if _replaces(region, fact, direct):
                 yield _problem(region, fact, _message(fact))
@@ -65,8 +65,22 @@ def _rebound(region: Region) -> Iterator[Problem]:
             _same_kind(region, fact)
             and (held := _container_storages(fact.old, holders, reads))
             and _replaces(region, fact, held)
+            and not _blank(fact.value)
+            and not all(places.refreshed(region, s, region.end, 1 << 60) for s in held)
         ):
             yield _problem(region, fact, _message(fact))
+
+
+def _blank(value: Value | None) -> bool:
+    """True for a record without any tensor: it clears, it does not replace."""
+    found = [o for o in options(value) if isinstance(o, Instance)] if value is not None else []
+    return bool(found) and all(
+        not o.external and all(isinstance(a, Const) for a in o.attrs.values()) for o in found
+    )  # fmt: skip
+
+
+def _owned(value: Value | None) -> set[Storage]:
+    return {s for s in queries.storages(value, 0) if s.kind != "unknown"}
 
 
 def _message(fact: Bind) -> str:
@@ -86,7 +100,7 @@ def _replaces(region: Region, fact: Bind, old: set[Storage]) -> bool:
         return False
     if old <= new or any(places.captured_elsewhere(region, s) for s in new - old):
         return False
-    if not places.lives_on(region, fact):
+    if not places.lives_on(region, fact) or places.set_up(region, fact):
         return False
     replay = places.next_replay(region, fact)
     end = replay.order if replay is not None else 1 << 60
@@ -223,39 +237,144 @@ def _arguments(region: Region) -> Iterator[Problem]:
     if begin is None or region.copies_inputs:
         return
     depth = len(begin.chain)
-    entered = next(
-        (f for f in queries.start_of_call(region, begin) if isinstance(f, Enter) and len(f.chain) == depth), None
-    )
-    if entered is None:
+    entered = _entry(region, begin)
+    rest = list(queries.rest_of_call(region, begin))
+    if entered is None or not any(isinstance(f, Replay) and (region in f.replayed or not f.replayed) for f in rest):
         return
+    at = _given(region, entered, depth) if _called_again(region, entered) else None
+    if at is None and begin.maybe:
+        at = _unknown_given(region, entered, rest)
+    if at is not None:
+        message = (
+            "captures the arguments of the first call: later ones never reach the graph, copy them into static inputs "
+            "before the replay"
+        )
+        notes = (Note(region.at, "captured here"), Note(entered.at, f"`{entered.name}` replays for every later call"))
+        yield Problem(at, message, notes, function=region.function)
+
+
+def _entry(region: Region, begin: Fact) -> Enter | None:
+    """Where the function that `begin` stands in was entered."""
+    depth = len(begin.chain)
+    facts = queries.start_of_call(region, begin)
+    return next((f for f in facts if isinstance(f, Enter) and len(f.chain) == depth), None)
+
+
+def _called_again(region: Region, entered: Enter) -> bool:
+    """True if the function runs again with other tensors, and replays."""
+    given = {t.storage for a in entered.args for t in tensors(a, 0)}
+    for later in region.after:
+        if isinstance(later, Enter) and later.name == entered.name and later.region is None:
+            new = {t.storage for a in later.args for t in tensors(a, 0)}
+            if not given <= new or any(isinstance(a, Unknown) for a in later.args):
+                calls = queries.rest_of_call(region, later)
+                return any(isinstance(f, Replay) and region in f.replayed for f in calls)
+    return False
+
+
+def _given(region: Region, entered: Enter, depth: int) -> Location | None:
+    """Where captured work first uses a tensor argument by its own name; None if there is none, or it is refreshed."""
     given = {t.storage for a in entered.args for t in tensors(a, 0) if t.storage.born is None}
-    inside = any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, begin))
-    if not inside:
-        return
     for storage in given & set(region.inputs):
         first = region.inputs[storage]
         local = any(
             t.storage is storage and t.place is not None and t.place.kind == "local"
-            for v in queries.operands(first) for t in tensors(v, 0)
-        )  # fmt: skip
-        if not local or places.refreshed(region, storage, region.end, 1 << 60):
+            for v in queries.operands(first)
+            for t in tensors(v, 0)
+        )
+        if local and not places.refreshed(region, storage, region.end, 1 << 60):
+            return first.chain[depth].at if len(first.chain) > depth else first.at
+    return None
+
+
+def _unknown_given(region: Region, entered: Enter, rest: list[Fact]) -> Location | None:
+    """Where arguments that nobody was seen to give go into the capture, and nothing is copied from them."""
+    names = {n for n, v in entered.given.items() if n not in ("self", "cls") and _vague(v)}
+    if not names or any(isinstance(f, Write) and f.region is None for f in rest):
+        return None
+    if any(isinstance(f, Write) and f.region is None and f.function == entered.name for f in region.life):
+        return None
+    for fact in region.captured:
+        if isinstance(fact, (Enter, Op, Unfollowed)) and len(fact.chain) <= len(entered.chain) + 1:
+            extra = list(fact.given.values()) if isinstance(fact, Enter) else []
+            for value in (*fact.args, *extra):
+                inner = value.rest if isinstance(value, Sequence) else value
+                if isinstance(inner, Unknown) and inner.hint in names:
+                    return fact.chain[-1].at if isinstance(fact, Enter) else fact.at
+    return None
+
+
+def _vague(value: Value) -> bool:
+    """True for `*args` that nobody was seen to pass."""
+    return isinstance(value, Sequence) and value.kind == "tuple" and isinstance(value.rest, Unknown)
+
+
+def _missed(region: Region) -> Iterator[Problem]:
+    """A static input made from an argument of the capture that a later call gets anew and does not copy, while others are."""
+    if region.copies_inputs:
+        return
+    written = {
+        t.storage for f in region.after if isinstance(f, Write) and f.region is None for t in tensors(f.target, 1)
+    }
+    static = {s for s in region.inputs if s.kind == "fresh" and s.born is None and s not in region.writes}
+    if not written & static or not static - written:
+        return
+    sources = _copied_arguments(region)
+    for storage in static - written:
+        name, made = sources.get(storage, ("", None))
+        if made is None:
             continue
-        for later in region.after:
-            if isinstance(later, Enter) and later.name == entered.name and later.region is None:
-                new = {t.storage for a in later.args for t in tensors(a, 0)}
-                fresh = storage not in new or any(isinstance(a, Unknown) for a in later.args)
-                replayed = any(
-                    isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later)
-                )
-                if fresh and replayed:
-                    at = first.chain[depth].at if len(first.chain) > depth else first.at
-                    message = "captures the argument of the first call: later arguments never reach the graph, copy them into a static input"
-                    notes = (
-                        Note(region.at, "captured here"),
-                        Note(entered.at, f"`{entered.name}` replays for every later argument"),
-                    )
-                    yield Problem(at, message, notes, function=region.function)
-                    return
+        for replay in places.replays(region):
+            entered = _entry(region, replay)
+            value = entered.given.get(name) if entered is not None else None
+            if entered is None or value is None or not _fresh_data(value, storage):
+                continue
+            sibling = next(
+                (f for f in region.after if isinstance(f, Write) and f.region is None and _static(f, static)), None
+            )
+            message = (
+                f"`{name}` is not copied into its static input before this replay, while others are: the graph goes on with "
+                "the one of the capture"
+            )
+            notes = [Note(made.at, f"the static copy of `{name}`"), Note(region.at, "captured here")]
+            if sibling is not None:
+                notes.insert(0, Note(sibling.at, "other inputs are refreshed here"))
+            yield Problem(replay.at, message, tuple(notes), function=replay.function)
+            return
+
+
+def _static(fact: Write, static: set[Storage]) -> bool:
+    return bool(queries.storages(fact.target, 1) & static)
+
+
+def _fresh_data(value: Value, storage: Storage) -> bool:
+    """True for a tensor, or something unknown, that is not the static input itself."""
+    found = tensors(value, 3)
+    return all(t.storage is not storage for t in found) and (bool(found) or isinstance(value, Unknown))
+
+
+def _copied_arguments(region: Region) -> dict[Storage, tuple[str, Fact]]:
+    """Static inputs that were made as a copy of an argument: the argument's name, and where the copy was made."""
+    found: dict[Storage, tuple[str, Fact]] = {}
+    given: list[tuple[str, set[Storage]]] = []
+    for fact in region.before:
+        if isinstance(fact, Enter):
+            given += [(n, queries.storages(v, 3)) for n, v in fact.given.items() if n not in ("self", "cls")]
+        elif isinstance(fact, Op) and fact.name.rpartition(".")[2] in (
+            "clone",
+            "empty_like",
+            "zeros_like",
+            "ones_like",
+        ):
+            source = fact.receiver or (fact.args[0] if fact.args else None)
+            for made in queries.storages(fact.result, 0):
+                for origin in tensors(source, 0) if source is not None else ():
+                    name = next((n for n, held in reversed(given) if origin.storage in held), "")
+                    if not name and origin.place is not None and origin.place.kind == "local":
+                        name = origin.place.name
+                    if name:
+                        found[made] = (name, fact)
+    return found
 
 
 def _problem(region: Region, fact: Fact, message: str) -> Problem:

@@ -32,19 +32,22 @@ def check(region: Region) -> Iterator[Problem]:
 
 @dataclass(slots=True)
 class _Heap:
-    """Who holds which memory, place by place, as the life goes on."""
+    """Who holds which of the `lent` memory, place by place, as the life goes on."""
 
+    lent: set[Storage]
     holders: dict[Storage, dict[Key, Fact]] = field(default_factory=dict)
+    held: dict[Key, set[Storage]] = field(default_factory=dict)
     entered: list[Enter] = field(default_factory=list)
     returned: set[Storage] = field(default_factory=set)
 
     def hold(self, value: Value | None, key: Key, fact: Fact) -> None:
-        for storage in _held(value):
+        for storage in _held(value) & self.lent:
             self.holders.setdefault(storage, {})[key] = fact
+            self.held.setdefault(key, set()).add(storage)
 
     def release(self, key: Key) -> dict[Storage, Fact]:
         """Memory that `key` held, with the fact that bound it."""
-        return {s: keys.pop(key) for s, keys in self.holders.items() if key in keys}
+        return {s: self.holders[s].pop(key) for s in self.held.pop(key, ()) if key in self.holders[s]}
 
 
 def _key(place: Place) -> Key:
@@ -73,7 +76,7 @@ def _dropped(region: Region) -> Iterator[Problem]:
         return
     closed = _closed_scopes(region)
     kept = _in_objects(region)
-    heap = _Heap()
+    heap = _Heap(lent)
     for fact in region.life:
         if isinstance(fact, Enter):
             heap.entered = [*heap.entered[: len(fact.chain) - 1], fact]

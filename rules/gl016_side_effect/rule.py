@@ -151,8 +151,8 @@ def _kept(region: Region, fact: Keep, emptied: set[int]) -> Problem | None:
         return None
     if not isinstance(container, (Sequence, Mapping)) or container.id in emptied:
         return None
-    if _local_container(region, container.id):
-        return None
+    if _local_container(region, container.id) or (fact.how == "add" and fact.maybe):
+        return None  # its own, or a note that something was said once
     name = fact.text.rpartition(".")[0] if fact.text else ""
     what = f"`{name}`" if name else "a container"
     message = f"{what} grows while capturing only: replays run no Python and add nothing to it"
@@ -162,7 +162,11 @@ def _kept(region: Region, fact: Keep, emptied: set[int]) -> Problem | None:
 def _local_container(region: Region, container: int) -> bool:
     """True if the container is emptied or read to the end inside the capture as well: it is captured work's own."""
     for fact in region.captured:
-        if isinstance(fact, Bind) and fact.how in ("clear", "pop", "popleft") and getattr(fact.owner, "id", 0) == container:
+        if (
+            isinstance(fact, Bind)
+            and fact.how in ("clear", "pop", "popleft")
+            and getattr(fact.owner, "id", 0) == container
+        ):
             return True
     return False
 
@@ -173,7 +177,9 @@ def _growing_cache(region: Region, fact: Op | Unfollowed | Enter) -> Problem | N
     for value in (*fact.args, *more):
         for option in options(value):
             if isinstance(option, Instance) and option.external.rpartition(".")[2] in _GROWING_CACHES:
-                if isinstance(fact, Enter) and any(isinstance(f, Unfollowed) and option in f.args for f in region.captured):
+                if isinstance(fact, Enter) and any(
+                    isinstance(f, Unfollowed) and option in f.args for f in region.captured
+                ):
                     return None  # told where it is used
                 name = option.external.rpartition(".")[2]
                 message = (
@@ -191,6 +197,14 @@ def _called(region: Region, fact: Op) -> Problem | None:
     if last == "step" and isinstance(receiver, Instance) and _scheduler(receiver):
         message = f"`{fact.text}` in the capture: the schedule advances once, replays do not move it; call it after the replay"
         return _problem(region, fact, message)
+    if last == "unscale_" and "GradScaler" in fact.name:
+        stepped = any(isinstance(f, Op) and f.name.endswith("GradScaler.step") for f in region.captured)
+        if not stepped:
+            message = (
+                "`unscale_()` marks the gradients as unscaled in Python, at the capture only: an eager `scaler.step()` after "
+                "a replay unscales them again"
+            )
+            return _problem(region, fact, message)
     if last in _LOGGERS and not fact.name.startswith("torch.nn."):
         message = f"`{fact.text}` in the capture reports once: replays run no Python; report after the replay"
         return _problem(region, fact, message)
@@ -208,7 +222,12 @@ def _consumed(region: Region, fact: Fact) -> bool:
         return False
     key = (fact.place.owner, fact.place.name)
     for other in region.captured:
-        if other is fact or not isinstance(other, Bind) or (other.place.owner, other.place.name) != key or other.how != "=":
+        if (
+            other is fact
+            or not isinstance(other, Bind)
+            or (other.place.owner, other.place.name) != key
+            or other.how != "="
+        ):
             continue
         if isinstance(other.value, (Const, Host)) and not any((p.owner, p.name) == key for p in origins(other.value)):
             return True
