@@ -11,9 +11,7 @@ import click
 
 from graphlint.runtime.target import Target, TargetError
 
-NO_TORCH = (
-    "torch is not installed here: install torch-graphlint where your torch is, or `pip install 'torch-graphlint[trace]'`"
-)
+NO_TORCH = "torch is not installed here: install torch-graphlint where your torch is, or `pip install 'torch-graphlint[trace]'`"
 _CHECK_FORMATS = ("concise", "github", "gitlab", "jsonl", "junit", "rdjson", "sarif")
 
 
@@ -24,14 +22,18 @@ _CHECK_FORMATS = ("concise", "github", "gitlab", "jsonl", "junit", "rdjson", "sa
     default="auto",
     help="Where it runs: on a GPU, emulated on the CPU, or on a GPU if there is one.",
 )
-@click.option("--output-format", "-f", type=click.Choice(["text", "json", *_CHECK_FORMATS]), default="text", help="How to print.")
+@click.option(
+    "--output-format", "-f", type=click.Choice(["text", "json", *_CHECK_FORMATS]), default="text", help="How to print."
+)
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the report to a file.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to look at, too.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one run may take.")
 @click.option("--torch-version", metavar="X.Y", help="Follow this torch version where versions differ (emulated).")
 @click.option("--fake/--no-fake", default=None, help="Tensors without values, for models that do not fit (emulated).")
 @click.option("--inputs", metavar="MODULE:CALLABLE", help="What makes the inputs of a callable.")
-@click.option("--input", "shapes", multiple=True, metavar="SHAPE", help='An input of a callable, like "4x128 int64 cuda".')
+@click.option(
+    "--input", "shapes", multiple=True, metavar="SHAPE", help='An input of a callable, like "4x128 int64 cuda".'
+)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -40,6 +42,7 @@ def trace_command(**options: Any) -> int:
 
     Exit status: 0 nothing confirmed, 1 findings confirmed or the run failed, 2 wrong use.
     """
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # asking for a GPU must not spoil the fork
     try:
         import torch
     except ImportError:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from graphlint.runtime.spec import Result, Spec
@@ -29,6 +29,9 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         self.begun = time.monotonic()
+        if spec.backend == "cuda":
+            self.number = _spawn(spec, self.path)
+            return
         self.number = os.fork()
         if self.number == 0:
             code = 70
@@ -47,6 +50,28 @@ class Child:
             return _read(self.path, status, hung, limit)
         finally:
             self.path.unlink(missing_ok=True)
+
+
+def _spawn(spec: Spec, path: Path) -> int:
+    """A fresh process: a CUDA context does not survive a fork, and a failed capture can poison it."""
+    import subprocess
+
+    from graphlint.runtime.child import encode
+
+    command = [sys.executable, "-m", "graphlint.runtime.child", encode(replace(spec, output_to=None)), str(path)]
+    out = subprocess.DEVNULL if spec.quiet else spec.output_to
+    error = subprocess.DEVNULL if spec.quiet else None
+    home = str(Path(__file__).resolve().parents[2])
+    search = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), home)))
+    started = subprocess.Popen(command, stdout=out, stderr=error, env={**os.environ, "PYTHONPATH": search})
+    return started.pid
+
+
+def write(result: Result, path: Path) -> None:
+    """Writes a result as a whole or not at all."""
+    temporary = path.with_suffix(".part")
+    temporary.write_text(json.dumps(asdict(result), default=str), encoding="utf-8")
+    temporary.replace(path)
 
 
 def run(spec: Spec, limit: float) -> Result:
@@ -104,9 +129,7 @@ def _child(spec: Spec, path: Path) -> int:
     from graphlint.runtime.worker import work
 
     result = work(spec)
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps(asdict(result), default=str), encoding="utf-8")
-    temporary.replace(path)
+    write(result, path)
     sys.stdout.flush()
     sys.stderr.flush()
     return result.exit

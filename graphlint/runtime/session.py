@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,35 +39,79 @@ class Traced:
 
 
 #: Rules whose confirmed findings mean that a replay used old data rather than computed something wrong.
-_STALE = frozenset({"stale-input", "stale-scalar", "stream-escape", "autocast-cache", "grad-lifetime", "graph-key", "rng-misuse"})
+_STALE = frozenset(
+    {"stale-input", "stale-scalar", "stream-escape", "autocast-cache", "grad-lifetime", "graph-key", "rng-misuse"}
+)
 
 
-def trace(spec: Spec, limit: float = 600.0, say: Say = lambda text: None, config: Config | None = None, lint: bool = True) -> Traced:
+def trace(spec: Spec, limit: float = 600.0, say: Say = lambda text: None, config: Config | None = None) -> Traced:
     """Runs `spec`, once as it is and, where a capture was refused, once more to the end, and joins the linter's findings.
 
     Raises:
         ConfigError, RuleError: from reading the project's configuration.
     """
+    return collect(spec, limit, say, config, lint=True)
+
+
+def collect(
+    spec: Spec, limit: float = 600.0, say: Say = lambda text: None, config: Config | None = None, lint: bool = False
+) -> Traced:
+    """As `trace`; without `lint` only what the run shows."""
     say("running")
     child = Child(spec)
     static, registry = _lint(spec, config) if lint else (Report(), load_rules())
     first = child.result(limit)
     results = [first]
-    if first.refused and first.outcome not in ("crash", "hang") and spec.backend == "emulate":
+    if spec.backend == "cuda" and spec.target.call is None:
+        say("running emulated, for what a GPU does not tell")
+        results.append(Child(replace(spec, backend="emulate", quiet=True)).result(limit))
+    if results[-1].refused and results[-1].outcome not in ("crash", "hang"):
         say("running once more, past what the capture refused")
-        results.append(Child(replace(spec, survey=True, quiet=True)).result(limit))
-    seen = list(dict.fromkeys(Seen.of(o) for r in results for o in r.observations))
+        results.append(Child(replace(spec, backend="emulate", survey=True, quiet=True)).result(limit))
+    seen = list(dict.fromkeys(_seen(spec, results)))
     executed: dict[str, set[int]] = {}
     for result in results:
         for path, lines in result.executed.items():
             executed.setdefault(path, set()).update(lines)
     replayed = any(region["replays"] for result in results for region in result.regions)
     rules = {**registry.by_name}
-    findings = join(static.findings, static.suppressed, seen, executed, rules, replayed)
+    findings = without_suppressed(
+        join(static.findings, static.suppressed, seen, executed, rules, replayed), registry, static.findings
+    )
     traced = Traced(spec, first, findings, static, registry)
     traced.files = tuple(sorted(executed))
     traced.outcome, traced.detail = _outcome(traced)
     return traced
+
+
+def _seen(spec: Spec, results: Sequence[Result]) -> Iterator[Seen]:
+    """What the runs showed. Where a GPU ran, it has the last word on what a capture refuses: an emulated refusal counts
+    only if the GPU's capture failed, too."""
+    failed = any(region["error"] is not None for region in results[0].regions) or results[0].refused
+    for result in results:
+        for data in result.observations:
+            one = Seen.of(data)
+            if spec.backend == "cuda" and result is not results[0]:
+                if data["refusal"] and not failed:
+                    continue
+                one = replace(one, evidence=f"emulated: {one.evidence}")
+            yield one
+
+
+def without_suppressed(findings: list[Finding], registry: Registry, static: Sequence[Finding]) -> list[Finding]:
+    """Leaves out what only the run showed and a comment in the file silences."""
+    from graphlint.source import Source, SourceError
+    from graphlint.suppress import apply, directives
+
+    known = {(f.rule, f.at) for f in static}
+    files = {}
+    for path in {f.at.path for f in findings if (f.rule, f.at) not in known}:
+        try:
+            files[path] = directives(Source.read(Path(path)))
+        except SourceError:
+            continue
+    kept = apply([f for f in findings if (f.rule, f.at) not in known], files, registry.known).kept
+    return [f for f in findings if (f.rule, f.at) in known or f in kept]
 
 
 def _lint(spec: Spec, config: Config | None) -> tuple[Report, Registry]:

@@ -18,10 +18,10 @@ def _instructions(code: CodeType) -> dict[int, dis.Instruction]:
     return {i.offset: i for i in dis.get_instructions(code)}
 
 
-def spelling(frame: FrameType) -> str:
+def spelling(frame: FrameType, lasti: int | None = None, line: int | None = None) -> str:
     """ "bool" for every implicit truth test, else the name of what is called ("item", "float", "print"), "format",
     "index" or ""."""
-    found = _instructions(frame.f_code).get(frame.f_lasti)
+    found = _instructions(frame.f_code).get(frame.f_lasti if lasti is None else lasti)
     if found is None:
         return ""
     name = found.opname
@@ -34,20 +34,23 @@ def spelling(frame: FrameType) -> str:
     if name == "BINARY_OP" and found.argrepr in ("%", "[]"):
         return "format" if found.argrepr == "%" else "index"
     if name.startswith(("CALL", "PRECALL")):
-        called = _callee(frame, found)
+        called = _callee(frame, found, line or frame.f_lineno)
         return "bool" if called in _BUILTINS else called
     return ""
 
 
-def _callee(frame: FrameType, instruction: dis.Instruction) -> str:
+def _callee(frame: FrameType, instruction: dis.Instruction, number: int) -> str:
     lines = file_of(frame.f_code.co_filename).text
-    number = frame.f_lineno
     if not 0 < number <= len(lines):
         return ""
     positions = getattr(instruction, "positions", None)
     if positions is not None and positions.lineno and positions.col_offset is not None and positions.end_lineno:
         if positions.lineno == positions.end_lineno:
-            text = lines[positions.lineno - 1].encode()[positions.col_offset : positions.end_col_offset].decode(errors="replace")
+            text = (
+                lines[positions.lineno - 1]
+                .encode()[positions.col_offset : positions.end_col_offset]
+                .decode(errors="replace")
+            )
         else:
             text = lines[positions.lineno - 1].encode()[positions.col_offset :].decode(errors="replace")
         return _name(text)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 MUTATORS = frozenset(
-    "append extend insert add update appendleft put put_nowait setdefault pop popleft clear remove discard".split()
+    ["append", "extend", "insert", "add", "update", "appendleft", "put", "put_nowait", "setdefault", "pop", "popleft", "clear", "remove", "discard"]
 )
-KEEPERS = frozenset("append extend insert add appendleft put put_nowait".split())
+KEEPERS = frozenset(["append", "extend", "insert", "add", "appendleft", "put", "put_nowait"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ def chain_of(node: ast.AST) -> Chain | None:
             key = node.slice
             if isinstance(key, ast.Constant):
                 steps.append(("item", key.value))
-            elif isinstance(key, ast.UnaryOp) and isinstance(key.operand, ast.Constant) and isinstance(key.op, ast.USub):
+            elif (
+                isinstance(key, ast.UnaryOp) and isinstance(key.operand, ast.Constant) and isinstance(key.op, ast.USub)
+            ):
                 steps.append(("item", -key.operand.value))  # type: ignore[operator]
             elif isinstance(key, ast.Name):
                 steps.append(("key", key.id))
@@ -163,10 +165,14 @@ class _Reader:
         for node in body:
             self.one(node, loops, handler, function, outer)
 
-    def one(self, node: ast.stmt, loops: tuple[int, ...], handler: int | None, function: int, outer: frozenset[str]) -> None:
+    def one(
+        self, node: ast.stmt, loops: tuple[int, ...], handler: int | None, function: int, outer: frozenset[str]
+    ) -> None:
         roots = _header(node)
         inner: list[list[ast.stmt]] = [
-            getattr(node, part) for part in ("body", "orelse", "finalbody") if isinstance(getattr(node, part, None), list)
+            getattr(node, part)
+            for part in ("body", "orelse", "finalbody")
+            if isinstance(getattr(node, part, None), list)
         ]
         cases = [c.body for c in getattr(node, "cases", ())]
         first = node.lineno

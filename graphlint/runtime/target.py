@@ -27,6 +27,8 @@ class Target:
     arguments: tuple[str, ...] = ()
     inputs: str | None = None
     shapes: tuple[str, ...] = ()
+    call: Any = None
+    """A callable with its inputs, instead of a name: an object with `run()`."""
 
     @property
     def is_script(self) -> bool:
@@ -47,6 +49,9 @@ class Target:
 
     def run(self) -> None:
         """Runs the script as Python would, or captures the callable and replays it."""
+        if self.call is not None:
+            self.call.run()
+            return
         if self.is_script:
             path = os.path.abspath(self.spec)
             sys.argv = [self.spec, *self.arguments]
@@ -54,10 +59,15 @@ class Target:
             runpy.run_path(self.spec, run_name="__main__")
             return
         sys.path.insert(0, os.getcwd())
+        from graphlint.runtime.compare import capture_and_compare, reach
+
         function = load(self.spec)
         inputs: Sequence[Any] = (
-            tuple(make_input(s) for s in self.shapes) if self.shapes else as_inputs(load(self.inputs)() if self.inputs else ())
+            tuple(make_input(s) for s in self.shapes)
+            if self.shapes
+            else as_inputs(load(self.inputs)() if self.inputs else ())
         )
+        reach(function, inputs)
         capture_and_compare(function, inputs)
 
 
@@ -93,23 +103,3 @@ def make_input(text: str) -> Any:
     if dtype.is_floating_point:
         return torch.randn(shape, dtype=dtype, device=device)
     return torch.zeros(shape, dtype=dtype, device=device)
-
-
-def capture_and_compare(function: Callable[..., Any], inputs: Sequence[Any], replays: int = 2) -> Any:
-    """Warms `function` up on a side stream, captures it on static copies of `inputs`, replays it."""
-    import torch
-
-    static = [i.clone() if isinstance(i, torch.Tensor) and i.is_cuda else i for i in inputs]
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            function(*static)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = function(*static)
-    for _ in range(replays):
-        graph.replay()
-    torch.cuda.synchronize()
-    return out

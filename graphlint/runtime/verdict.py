@@ -63,11 +63,19 @@ def join(
             found.append(replace(finding, verdict="confirmed", evidence=proofs[0].evidence))
         elif any(line in ran.get(path, ()) for path, line in _own(finding)):
             if captured:
-                found.append(replace(finding, verdict="refuted", evidence="the line ran inside a capture and did no harm in this run"))
+                found.append(
+                    replace(
+                        finding, verdict="refuted", evidence="the line ran inside a capture and did no harm in this run"
+                    )
+                )
             else:
-                found.append(replace(finding, verdict="not-reached", evidence="the line ran, but no capture got to a replay"))
+                found.append(
+                    replace(finding, verdict="not-reached", evidence="the line ran, but no capture got to a replay")
+                )
         else:
-            found.append(replace(finding, verdict="not-reached", evidence="the line did not run inside a capture in this run"))
+            found.append(
+                replace(finding, verdict="not-reached", evidence="the line did not run inside a capture in this run")
+            )
     for one in seen:
         if one not in met and (one.rule, (one.path, one.line)) not in silent:
             found.append(_finding(one, rules))

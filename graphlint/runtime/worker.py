@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Any
 
 import torch
 
 from graphlint.runtime import events, frames
+from graphlint.runtime.allowing import _ALLOWED, allowed
 from graphlint.runtime.emulate.install import emulated
-from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.judge import noted, refused, whole
 from graphlint.runtime.judge.observation import Observation
 from graphlint.runtime.process import TimeLimit
@@ -32,8 +33,10 @@ WATCHERS = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads,
 
 def work(spec: Spec) -> Result:
     """Runs `spec.target` under its back end."""
-    torch.set_num_threads(1)
     result = Result(torch=str(torch.__version__), device="emulated")
+    if spec.backend == "cuda":
+        return _on_gpu(spec, result)
+    torch.set_num_threads(1)
     with emulated(spec.version, spec.survey) as machine:
         journal = Journal(machine)
         journal.watchers = [kind(machine, journal) for kind in WATCHERS]
@@ -43,10 +46,26 @@ def work(spec: Spec) -> Result:
     return result
 
 
-def conclude(machine: Machine, journal: Journal, result: Result) -> None:
+def _on_gpu(spec: Spec, result: Result) -> Result:
+    from graphlint.runtime.cuda.observe import observed
+
+    with observed() as observer:
+        journal = Journal(observer)
+        with journal:
+            run_target(spec, result)
+    result.device = torch.cuda.get_device_name()
+    conclude(observer, journal, result)
+    return result
+
+
+def conclude(machine: Any, journal: Journal, result: Result) -> None:
     """Judges the run and fills the result in."""
     run = machine.events
-    observations = judge(run)
+    observations = [
+        o
+        for o in judge(run)
+        if allowed(o.rule, [(s.path, s.line) for s in (o.at, *o.chain)], known_codes().get(o.rule, "")) is None
+    ]
     result.observations = [
         {
             "rule": o.rule,
@@ -55,6 +74,7 @@ def conclude(machine: Machine, journal: Journal, result: Result) -> None:
             "function": o.at.function,
             "evidence": o.evidence,
             "graph": o.graph,
+            "refusal": o.refusal,
             "chain": [[s.path, s.line, s.function] for s in o.chain[:8]],
         }
         for o in observations
@@ -62,6 +82,12 @@ def conclude(machine: Machine, journal: Journal, result: Result) -> None:
     result.executed = {path: sorted(lines) for path, lines in journal.executed.items()}
     result.refused = any(isinstance(e, events.Refusal) for e in run)
     summarise(run, machine, result)
+
+
+def known_codes() -> dict[str, str]:
+    from graphlint.registry import load_rules
+
+    return {name: rule.code for name, rule in load_rules().by_name.items()} if _ALLOWED else {}
 
 
 def judge(run: list[events.Event]) -> list[Observation]:
@@ -86,7 +112,8 @@ def run_target(spec: Spec, result: Result) -> None:
         print(f"graphlint: {error}", file=sys.stderr)
         result.outcome, result.exit, result.detail = "error", 2, str(error)
     except BaseException as error:
-        _show(error)
+        if spec.target.call is None:
+            _show(error)
         text = str(error).splitlines()
         result.outcome, result.exit = "error", 130 if isinstance(error, KeyboardInterrupt) else 1
         result.detail = f"{type(error).__name__}: {text[0] if text else ''}"

@@ -132,7 +132,13 @@ class Arena:
 
     def _grow(self, rounded: int, small: bool, stream: int, owner: Pool) -> Block:
         self.may_grow(stream)
-        size = SMALL_SEGMENT if small else LARGE_SEGMENT if rounded < MIN_LARGE else -(-rounded // ROUND_LARGE) * ROUND_LARGE
+        size = (
+            SMALL_SEGMENT
+            if small
+            else LARGE_SEGMENT
+            if rounded < MIN_LARGE
+            else -(-rounded // ROUND_LARGE) * ROUND_LARGE
+        )
         if self.reserved + size > self.capacity:
             raise OutOfMemory(f"tried to allocate {size / 2**20:.2f} MiB")
         segment = Segment(self._address(size), size, owner.id, small)

@@ -164,7 +164,9 @@ class Region:
         if mutated and not shape.skipped:
             shape.skipped = True
             _count_skip()
-            machine.log(events.Note, at=mutated[0][1], name="compile-skipped", data={"site": site, "why": "mutated inputs"})
+            machine.log(
+                events.Note, at=mutated[0][1], name="compile-skipped", data={"site": site, "why": "mutated inputs"}
+            )
         if shape.skipped:
             return out
         trees.state = state
@@ -187,7 +189,11 @@ class Region:
             events.Note,
             at=site,
             name="compiled-call",
-            data={"state": state, "shapes": len([s for s in self.shapes.values() if not s.skipped]), "region": id(self)},
+            data={
+                "state": state,
+                "shapes": len([s for s in self.shapes.values() if not s.skipped]),
+                "region": id(self),
+            },
         )
         return out
 
@@ -263,7 +269,13 @@ def patches(machine: Machine) -> dict[str, Any]:
     machine.trees = trees
 
     def compile_(
-        model: Any = None, *, mode: Any = None, options: Any = None, backend: Any = "inductor", disable: bool = False, **_: Any
+        model: Any = None,
+        *,
+        mode: Any = None,
+        options: Any = None,
+        backend: Any = "inductor",
+        disable: bool = False,
+        **_: Any,
     ) -> Any:
         if model is None:
             return functools.partial(compile_, mode=mode, options=options, backend=backend, disable=disable)

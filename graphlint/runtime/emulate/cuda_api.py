@@ -183,7 +183,7 @@ def cuda(machine: Machine) -> dict[str, Any]:
         "default_generators": (rng.default_generator(),),
         "current_blas_handle": lambda: 1,
     }
-    for name in "Float Double Half BFloat16 Long Int Short Char Byte Bool".split():
+    for name in ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]:
         found[f"{name}Tensor"] = tensor_type(f"{name}Tensor")
     return found
 

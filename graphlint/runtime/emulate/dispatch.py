@@ -24,7 +24,7 @@ _HIDDEN_WRITES = {
 }
 #: Made by torch's own C++ code for its inputs' device, unless Python called the factory itself.
 _FACTORIES = frozenset(
-    f"aten::{n}" for n in "scalar_tensor full ones zeros empty arange linspace eye empty_strided tril_indices".split()
+    f"aten::{n}" for n in ["scalar_tensor", "full", "ones", "zeros", "empty", "arange", "linspace", "eye", "empty_strided", "tril_indices"]
 )
 _MUTATES: dict[Any, tuple[tuple[int, str], ...]] = {}
 
@@ -102,8 +102,10 @@ class DeviceMode(TorchDispatchMode):
             return self._to_host(func, name, args, kwargs, held, line)
         changes = written(func, args, kwargs)
         waits = bool(machine.pending) and capture is None and machine.behind_pending(line)
-        if waits and len(held) < len(given) and any(
-            not machine.holds(t) and t.dim() > 0 and not machine.is_pinned(t) for t in given
+        if (
+            waits
+            and len(held) < len(given)
+            and any(not machine.holds(t) and t.dim() > 0 and not machine.is_pinned(t) for t in given)
         ):
             machine.flush(line.clock)  # a copy from pageable memory makes the host wait
             waits = False
@@ -127,7 +129,13 @@ class DeviceMode(TorchDispatchMode):
             if len(sites) > 20_000:
                 sites.clear()
             sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)
-        if capture is None and machine.capture is not None and line.id and machine.capture.origin is not line and changes:
+        if (
+            capture is None
+            and machine.capture is not None
+            and line.id
+            and machine.capture.origin is not line
+            and changes
+        ):
             machine.note("ran-outside", machine.capture.number, stream=line.id)
         if capture is not None:
             if fresh or changes:
@@ -226,7 +234,9 @@ class DeviceMode(TorchDispatchMode):
 
 _KEYS = torch._C.DispatchKey
 _AUTOGRAD = [
-    getattr(_KEYS, n) for n in ("AutogradCPU", "AutogradFunctionality", "ADInplaceOrView", "AutogradOther") if hasattr(_KEYS, n)
+    getattr(_KEYS, n)
+    for n in ("AutogradCPU", "AutogradFunctionality", "ADInplaceOrView", "AutogradOther")
+    if hasattr(_KEYS, n)
 ]
 
 

@@ -24,7 +24,14 @@ class Capture:
     """A capture that is open."""
 
     def __init__(self, machine: Machine, number: int, line: Line, pool: PoolId, mode: str, kind: str) -> None:
-        self.machine, self.number, self.origin, self.pool, self.mode, self.kind = machine, number, line, pool, mode, kind
+        self.machine, self.number, self.origin, self.pool, self.mode, self.kind = (
+            machine,
+            number,
+            line,
+            pool,
+            mode,
+            kind,
+        )
         self.members: set[Line] = set()
         self.calls: list[Recorded] = []
         self.invalid = self.surveyed = False
@@ -135,7 +142,11 @@ class CUDAGraph:
             machine.note("unjoined", self.number, streams=[m.id for m in unjoined])
         pool_bytes = sum(s.size for s in machine.arena.pools[capture.pool].segments)
         machine.log(
-            events.CaptureEnd, graph=self.number, error=error, calls=len(capture.calls), pool_bytes=pool_bytes,
+            events.CaptureEnd,
+            graph=self.number,
+            error=error,
+            calls=len(capture.calls),
+            pool_bytes=pool_bytes,
             peak=capture.peak,
         )
         if error is not None:
@@ -159,7 +170,8 @@ class CUDAGraph:
         self.made = capture.own
         self.span = (capture.begun, machine.order)
         self.asynchronous = any(
-            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and not machine.holds(c.args[0])) for c in self.calls
+            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and not machine.holds(c.args[0]))
+            for c in self.calls
         )
         self.instantiated()
 
@@ -281,7 +293,12 @@ class graph:
     ) -> None:
         if stream is None and graph.default_capture_stream is None:
             graph.default_capture_stream = Stream()
-        self.cuda_graph, self.pool, self.mode, self.liveness = cuda_graph, pool, capture_error_mode, check_input_liveness
+        self.cuda_graph, self.pool, self.mode, self.liveness = (
+            cuda_graph,
+            pool,
+            capture_error_mode,
+            check_input_liveness,
+        )
         self.capture_stream = stream if stream is not None else graph.default_capture_stream
         self.stream_ctx = StreamContext(self.capture_stream)
 
@@ -324,4 +341,4 @@ class AcceleratorGraph:
         return getattr(self.inner, name)
 
 
-__all__ = ["AcceleratorGraph", "CUDAGraph", "Capture", "graph", "graph_pool_handle", "merge", "frames"]
+__all__ = ["AcceleratorGraph", "CUDAGraph", "Capture", "frames", "graph", "graph_pool_handle", "merge"]

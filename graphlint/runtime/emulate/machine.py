@@ -110,7 +110,9 @@ class Machine:
 
     def entered_stream(self, stream: Stream) -> None:
         if self.capture is not None:
-            self.note("stream-entered", self.capture.number, stream=stream.line.id, member=stream.line.capture is not None)
+            self.note(
+                "stream-entered", self.capture.number, stream=stream.line.id, member=stream.line.capture is not None
+            )
 
     def stream_at(self, sequence: int) -> int:
         """The stream that was current when the autograd node of that number was made."""

@@ -170,7 +170,9 @@ def patches(machine: Machine) -> dict[str, Any]:
     def dlpack(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return raw_dlpack(self, *args, **kwargs)
 
-    def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def new_tensor(
+        self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
         where = device if device is not None else self.device
         return torch.tensor(data, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 

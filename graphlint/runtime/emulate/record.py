@@ -43,7 +43,15 @@ class Recorded:
     __slots__ = ("args", "count", "func", "generator", "kwargs", "line", "made", "name", "sources", "waits")
 
     def __init__(
-        self, machine: Machine, func: Any, args: Any, kwargs: dict[str, Any], out: Any, fresh: set[int], line: Line, count: int
+        self,
+        machine: Machine,
+        func: Any,
+        args: Any,
+        kwargs: dict[str, Any],
+        out: Any,
+        fresh: set[int],
+        line: Line,
+        count: int,
     ) -> None:
         self.func, self.line, self.count, self.waits = func, line, count, True
         self.name: str = func._schema.name

@@ -111,7 +111,9 @@ def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-def prepare(machine: Machine, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def prepare(
+    machine: Machine, func: Any, name: str, args: Any, kwargs: dict[str, Any]
+) -> tuple[Any, Any, dict[str, Any]]:
     """Gives a random call the device's generator; refuses one that the capture does not know."""
     if not _draws(func):
         return func, args, kwargs

@@ -26,9 +26,7 @@ RNG_CALL = (
     "Cannot call CUDAGeneratorImpl::{} during CUDA graph capture. If you need this call to be captured, please file an "
     "issue. If this call seems to be performed correctly, please file an issue."
 )
-OWNS_GRAPH = (
-    "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
-)
+OWNS_GRAPH = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
 DEFAULT_STREAM = (
     "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the "
     "default stream.)"

@@ -14,7 +14,9 @@ Found = Iterator[tuple[str, Site | None, str]]
 _JUDGES: dict[str, Callable[[dict[str, Any], Site | None], Found]] = {}
 
 
-def on(*names: str) -> Callable[[Callable[[dict[str, Any], Site | None], Found]], Callable[[dict[str, Any], Site | None], Found]]:
+def on(
+    *names: str,
+) -> Callable[[Callable[[dict[str, Any], Site | None], Found]], Callable[[dict[str, Any], Site | None], Found]]:
     """Registers a judge for notes of these names. It gets the note's data and the line of the note's graph."""
 
     def add(function: Callable[[dict[str, Any], Site | None], Found]) -> Callable[[dict[str, Any], Site | None], Found]:
@@ -43,14 +45,26 @@ def place(data: dict[str, Any], capture: Site | None) -> Found:
     text, site, kind = data["text"], data["site"], data["kind"]
     if data["gradient"]:
         if kind != "host":
-            yield "grad-lifetime", site, "`.grad` was cleared or replaced here, and the graph was replayed into the old buffer"
+            yield (
+                "grad-lifetime",
+                site,
+                "`.grad` was cleared or replaced here, and the graph was replayed into the old buffer",
+            )
         return
     if data["same"]:
         return
     if kind == "tensor":
         if data["item"] and data["other"] is not None:
-            yield "graph-key", site, f"`{text}` was replaced here by what another graph reads; replays of this graph use the old one"
-        yield "stale-input", site, f"`{text}` holds another tensor since this line; the replay read the one of the capture"
+            yield (
+                "graph-key",
+                site,
+                f"`{text}` was replaced here by what another graph reads; replays of this graph use the old one",
+            )
+        yield (
+            "stale-input",
+            site,
+            f"`{text}` holds another tensor since this line; the replay read the one of the capture",
+        )
         if not data["alive"]:
             yield "dangling-input", site, f"the tensor that `{text}` held was freed here, and the graph was replayed"
     elif not data["alive"]:
@@ -65,22 +79,38 @@ def dead(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("number-changed")
 def number(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "stale-scalar", data["site"], f"`{data['text']}` was {data['old']!r} at capture and is {data['new']!r} at replay"
+    yield (
+        "stale-scalar",
+        data["site"],
+        f"`{data['text']}` was {data['old']!r} at capture and is {data['new']!r} at replay",
+    )
 
 
 @on("optimizer-number-changed")
 def optimizer_number(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "stale-scalar", data["site"], f"`{data['text']}` was {data['old']!r} at capture and is {data['new']!r} at replay"
+    yield (
+        "stale-scalar",
+        data["site"],
+        f"`{data['text']}` was {data['old']!r} at capture and is {data['new']!r} at replay",
+    )
 
 
 @on("mode-flipped")
 def mode(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "stale-scalar", data["site"], "train or eval was switched here after the capture; the replay ran the captured mode"
+    yield (
+        "stale-scalar",
+        data["site"],
+        "train or eval was switched here after the capture; the replay ran the captured mode",
+    )
 
 
 @on("replayed-under-autocast")
 def autocast(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "stale-scalar", data["site"], "the graph was captured without autocast and replayed inside it, which changes nothing"
+    yield (
+        "stale-scalar",
+        data["site"],
+        "the graph was captured without autocast and replayed inside it, which changes nothing",
+    )
 
 
 @on("random-baked")
@@ -95,12 +125,20 @@ def seeded(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("kept-output-read")
 def kept(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "output-reuse", data["site"], f"`{data['text']}` kept the graph's output; a later replay wrote over it before it was read"
+    yield (
+        "output-reuse",
+        data["site"],
+        f"`{data['text']}` kept the graph's output; a later replay wrote over it before it was read",
+    )
 
 
 @on("clobbered-output-read")
 def clobbered(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "memory-pool", capture, "this graph's output was read after a replay of another graph of the pool wrote over it"
+    yield (
+        "memory-pool",
+        capture,
+        "this graph's output was read after a replay of another graph of the pool wrote over it",
+    )
 
 
 @on("output-read-before-replay", "first-call-not-replayed")
@@ -113,9 +151,17 @@ def store(data: dict[str, Any], capture: Site | None) -> Found:
     read = data["read"]
     where = f", and line {read.line} reads it" if read is not None else ""
     if data["kind"] == "rebound":
-        yield "side-effect", data["site"], f"`{data['text']}` was rebound in the capture, once; replays read the old tensor"
+        yield (
+            "side-effect",
+            data["site"],
+            f"`{data['text']}` was rebound in the capture, once; replays read the old tensor",
+        )
     else:
-        yield "side-effect", data["site"], f"`{data['text']}` was changed in the capture, once{where}; replays do not change it"
+        yield (
+            "side-effect",
+            data["site"],
+            f"`{data['text']}` was changed in the capture, once{where}; replays do not change it",
+        )
 
 
 @on("state-born-in-capture")
@@ -140,7 +186,11 @@ def broadcast(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("stale-tail")
 def tail(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "shape-mismatch-copy", data["site"], f"only {data['rows']} rows were refreshed; what earlier steps left behind them changed the result"
+    yield (
+        "shape-mismatch-copy",
+        data["site"],
+        f"only {data['rows']} rows were refreshed; what earlier steps left behind them changed the result",
+    )
 
 
 @on("write-misses-read")
@@ -150,18 +200,30 @@ def misses(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("replay-not-ordered")
 def unordered(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "stream-escape", frames.in_user_code(data["at"]), "a static input was written on another stream, and the replay did not wait for it"
+    yield (
+        "stream-escape",
+        frames.in_user_code(data["at"]),
+        "a static input was written on another stream, and the replay did not wait for it",
+    )
 
 
 @on("pinned-written-in-flight")
 def pinned(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "pinned-race", data["site"], "the host wrote the pinned buffer while a replay that copies from it was under way"
+    yield (
+        "pinned-race",
+        data["site"],
+        "the host wrote the pinned buffer while a replay that copies from it was under way",
+    )
 
 
 @on("cast-before-capture")
 def cast(data: dict[str, Any], capture: Site | None) -> Found:
     what = "was freed" if data["gone"] else "is out of date"
-    yield "autocast-cache", data["site"], f"the graph reads a weight that autocast cast before the capture; the cast {what}"
+    yield (
+        "autocast-cache",
+        data["site"],
+        f"the graph reads a weight that autocast cast before the capture; the cast {what}",
+    )
 
 
 @on("statistics-moved")
@@ -181,7 +243,11 @@ def skipped(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("poisoned-access", "compile-stale-read")
 def overwritten(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "compile-cudagraphs", frames.in_user_code(data["site"]), "the output of this call was read after a later call took its memory"
+    yield (
+        "compile-cudagraphs",
+        frames.in_user_code(data["site"]),
+        "the output of this call was read after a later call took its memory",
+    )
 
 
 @on("gradient-overwritten")
@@ -196,7 +262,11 @@ def accumulates(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("branch-on-read")
 def branch(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "tensor-control-flow", data["site"], "a value that was read from the device decided a branch inside the capture"
+    yield (
+        "tensor-control-flow",
+        data["site"],
+        "a value that was read from the device decided a branch inside the capture",
+    )
 
 
 @on("captured-differently")
@@ -206,7 +276,11 @@ def differently(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("recreated-input")
 def recreated(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "stale-input", data["site"], "this line made the graph's input, and made another tensor since; the replay read the old one"
+    yield (
+        "stale-input",
+        data["site"],
+        "this line made the graph's input, and made another tensor since; the replay read the old one",
+    )
 
 
 __all__ = ["judge", "statement_at"]

@@ -16,3 +16,5 @@ class Observation:
     evidence: str
     chain: tuple[Site, ...] = ()
     graph: int | None = None
+    refusal: bool = False
+    """Whether the capture itself was refused here."""

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from graphlint.runtime import events, frames
 from graphlint.runtime.judge.observation import Observation
 
-_ALWAYS = {"dynamic-shape": "dynamic-shape-op", "host-copy": "host-copy", "rng": "rng-misuse", "optimizer": "optimizer-in-capture"}
+_ALWAYS = {
+    "dynamic-shape": "dynamic-shape-op",
+    "host-copy": "host-copy",
+    "rng": "rng-misuse",
+    "optimizer": "optimizer-in-capture",
+}
 _MISUSE = {"recapture", "replay", "graph-freed", "nested"}
 
 
@@ -35,4 +40,4 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
             continue
         if event.kind == "nested" and event.how == "torch.compile":
             rule = "compile-cudagraphs"
-        yield Observation(rule, at, f"the capture was refused here: {event.text}", event.at, event.graph)
+        yield Observation(rule, at, f"the capture was refused here: {event.text}", event.at, event.graph, True)

@@ -36,14 +36,22 @@ def _streams(run: list[events.Event]) -> Iterator[Observation]:
                 at = frames.in_user_code(note.at if note is not None else event.at)
                 if at is not None:
                     yield Observation(
-                        "stream-escape", at, "the capture ended while work on this stream was not joined", event.at, event.graph
+                        "stream-escape",
+                        at,
+                        "the capture ended while work on this stream was not joined",
+                        event.at,
+                        event.graph,
                     )
         elif isinstance(event, events.Note) and event.name == "ran-outside" and event.graph is not None:
             note = entered.get((event.graph, int(str(event.data["stream"]))))
             at = frames.in_user_code(note.at if note is not None else event.at)
             if at is not None:
                 yield Observation(
-                    "stream-escape", at, "work on this stream ran once, beside the capture, and is not in the graph", event.at, event.graph
+                    "stream-escape",
+                    at,
+                    "work on this stream ran once, beside the capture, and is not in the graph",
+                    event.at,
+                    event.graph,
                 )
         elif isinstance(event, events.Refusal) and event.kind == "stream":
             spots = [n for (graph, _), n in entered.items() if graph == event.graph]
@@ -56,7 +64,11 @@ def _streams(run: list[events.Event]) -> Iterator[Observation]:
             at = frames.in_user_code(made or event.at)
             if at is not None:
                 yield Observation(
-                    "stream-escape", at, "the forward ran here on the default stream, its backward in the capture", made or event.at, event.graph
+                    "stream-escape",
+                    at,
+                    "the forward ran here on the default stream, its backward in the capture",
+                    made or event.at,
+                    event.graph,
                 )
 
 
@@ -69,7 +81,7 @@ def _warm_up(run: list[events.Event], captures: dict[int, events.CaptureBegin]) 
             if at is not None:
                 where = frames.in_user_code(event.at)
                 line = f" (line {where.line})" if where is not None else ""
-                yield Observation("missing-warmup", at, f"{event.text}{line}", event.at, event.graph)
+                yield Observation("missing-warmup", at, f"{event.text}{line}", event.at, event.graph, True)
 
 
 def _failed(run: list[events.Event]) -> Iterator[Observation]:
@@ -83,7 +95,10 @@ def _failed(run: list[events.Event]) -> Iterator[Observation]:
             number = int(event.detail or 0)
             if number in handlers:
                 yield Observation(
-                    "capture-misuse", handlers[number], "the capture failed, the error was dropped here, and the graph was replayed", event.at
+                    "capture-misuse",
+                    handlers[number],
+                    "the capture failed, the error was dropped here, and the graph was replayed",
+                    event.at,
                 )
             else:
                 at = frames.in_user_code(event.at)
@@ -97,7 +112,9 @@ def _pools(run: list[events.Event], captures: dict[int, events.CaptureBegin]) ->
         if isinstance(event, events.Refusal) and event.kind == "pool":
             at = frames.in_user_code(event.at)
             if at is not None:
-                yield Observation("memory-pool", at, "the pool's graphs were reset, and it still holds live memory", event.at)
+                yield Observation(
+                    "memory-pool", at, "the pool's graphs were reset, and it still holds live memory", event.at
+                )
         elif isinstance(event, events.CaptureEnd) and event.error is None and event.graph in captures:
             begin = captures[event.graph]
             if begin.pool_given:
@@ -107,7 +124,11 @@ def _pools(run: list[events.Event], captures: dict[int, events.CaptureBegin]) ->
             continue
         sizes = [size for _, size, _ in order]
         peaks = [peak for _, _, peak in order]
-        if all(a < b for a, b in zip(peaks, peaks[1:], strict=False)) and sizes[-1] > 1.5 * max(peaks) and sizes[0] < sizes[-1]:
+        if (
+            all(a < b for a, b in zip(peaks, peaks[1:], strict=False))
+            and sizes[-1] > 1.5 * max(peaks)
+            and sizes[0] < sizes[-1]
+        ):
             loop = _loop(captures[order[0][0]].at)
             if loop is not None:
                 yield Observation(
@@ -136,5 +157,8 @@ def _shapes(run: list[events.Event]) -> Iterator[Observation]:
             if shapes > MANY_SHAPES and at is not None and (region, at) not in told:
                 told.add((region, at))
                 yield Observation(
-                    "compile-cudagraphs", at, f"{shapes} shapes were recorded for this compiled function, one graph each", event.at
+                    "compile-cudagraphs",
+                    at,
+                    f"{shapes} shapes were recorded for this compiled function, one graph each",
+                    event.at,
                 )

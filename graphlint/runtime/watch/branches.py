@@ -79,11 +79,20 @@ class Capturing(Watcher):
         if name == "asked-capturing" and self.journal.stack:
             activation = self.journal.stack[-1]
             if "asked" not in activation.data:
-                activation.data["asked"] = (frames.in_user_code(at), _inputs(self.machine, activation), self.machine.capture)
+                activation.data["asked"] = (
+                    frames.in_user_code(at),
+                    _inputs(self.machine, activation),
+                    self.machine.capture,
+                )
 
     def returned(self, activation: Activation, value: Any) -> None:
         asked = activation.data.get("asked")
-        if asked is None or not isinstance(value, torch.Tensor) or not self.machine.holds(value) or value.numel() > 1 << 18:
+        if (
+            asked is None
+            or not isinstance(value, torch.Tensor)
+            or not self.machine.holds(value)
+            or value.numel() > 1 << 18
+        ):
             return
         site, inputs, capture = asked
         with off(), torch.no_grad():

@@ -226,7 +226,14 @@ class Inputs(Watcher):
                 continue
             size = block.wanted
             ghost = ghosts.get(start)
-            if start in graph.made and ghost is not None and ghost.dim() and total and ghost.shape[0] == total and rows < total:
+            if (
+                start in graph.made
+                and ghost is not None
+                and ghost.dim()
+                and total
+                and ghost.shape[0] == total
+                and rows < total
+            ):
                 size = size * rows // total
             found.append(ctypes.string_at(block.start, size))
         return found
@@ -239,7 +246,8 @@ class Inputs(Watcher):
 
 
 _VIEWS = frozenset(
-    f"aten::{n}" for n in "view slice select detach alias t transpose expand permute unsqueeze squeeze as_strided _unsafe_view split chunk".split()
+    f"aten::{n}"
+    for n in ["view", "slice", "select", "detach", "alias", "t", "transpose", "expand", "permute", "unsqueeze", "squeeze", "as_strided", "_unsafe_view", "split", "chunk"]
 )
 
 

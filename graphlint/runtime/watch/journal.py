@@ -75,7 +75,7 @@ class Watcher:
 class Journal:
     """Traces the user's files with `sys.settrace`."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Any) -> None:
         self.machine = machine
         self.watchers: list[Watcher] = []
         self.stack: list[Activation] = []

@@ -18,8 +18,10 @@ from graphlint.runtime.syntax import statement_at
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
 _storage_of = torch._C.TensorBase.untyped_storage
-_TRAINING_OPS = frozenset({"aten::bernoulli_", "aten::native_dropout", "aten::native_batch_norm", "aten::rrelu_with_noise"})
-_LOWERED = frozenset(f"aten::{n}" for n in "mm addmm bmm baddbmm convolution linear matmul _convolution".split())
+_TRAINING_OPS = frozenset(
+    {"aten::bernoulli_", "aten::native_dropout", "aten::native_batch_norm", "aten::rrelu_with_noise"}
+)
+_LOWERED = frozenset(f"aten::{n}" for n in ["mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "matmul", "_convolution"])
 
 
 @dataclass(slots=True)

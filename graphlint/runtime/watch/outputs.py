@@ -17,7 +17,7 @@ from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, 
 
 _storage_of = torch._C.TensorBase.untyped_storage
 #: Calls that certainly read values.
-_VALUES = frozenset(f"aten::{n}" for n in "clone _to_copy add sub mul div sum mean cat stack abs max eq".split())
+_VALUES = frozenset(f"aten::{n}" for n in ["clone", "_to_copy", "add", "sub", "mul", "div", "sum", "mean", "cat", "stack", "abs", "max", "eq"])
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +63,9 @@ class OutputWatch(Watcher):
 
     # ------------------------------------------------------------ graphs
     def _graph(self, graph: Any) -> None:
-        self.graphs[graph.number] = Outputs(graph.number, weakref.ref(graph), None, set(graph.made), graph._pool or (0, 0), graph.span)
+        self.graphs[graph.number] = Outputs(
+            graph.number, weakref.ref(graph), None, set(graph.made), graph._pool or (0, 0), graph.span
+        )
 
     def output_of(self, value: Any) -> tuple[Outputs, int] | None:
         """The graph whose output a tensor is, and its address."""
@@ -115,7 +117,9 @@ class OutputWatch(Watcher):
             if method in KEEPERS:
                 container = resolve(frame, chain)
                 if isinstance(container, list) and container:
-                    self._keep(step, container[-1] if method != "insert" else container[0], chain, container, "container")
+                    self._keep(
+                        step, container[-1] if method != "insert" else container[0], chain, container, "container"
+                    )
                 elif method != "append" and hasattr(container, "queue"):
                     self._keep(step, container.queue[-1] if container.queue else None, chain, container, "container")
                 elif type(container).__name__ == "deque" and container:
@@ -160,7 +164,11 @@ class OutputWatch(Watcher):
                 if kept.told or not self._loads(chain, kept, step):
                     continue
                 known = self.graphs[kept.graph]
-                if self._epoch(known) > kept.epoch and self._content(kept.address) != kept.content and self._still(kept, step):
+                if (
+                    self._epoch(known) > kept.epoch
+                    and self._content(kept.address) != kept.content
+                    and self._still(kept, step)
+                ):
                     kept.told = True
                     self.machine.note(
                         "kept-output-read", kept.graph, site=kept.at, read=step.site, text=kept.chain.text, how=kept.how
@@ -189,8 +197,10 @@ class OutputWatch(Watcher):
         """Whether the reference is still there."""
         if kept.how == "name":
             found = self.output_of(step.frame.f_locals.get(kept.chain.root))
-            return found is not None and found[1] == kept.address or isinstance(
-                step.frame.f_locals.get(kept.chain.root), (tuple, list, dict)
+            return (
+                (found is not None
+                and found[1] == kept.address)
+                or isinstance(step.frame.f_locals.get(kept.chain.root), (tuple, list, dict))
             )
         return True
 
@@ -212,7 +222,12 @@ class OutputWatch(Watcher):
         for t in held:
             address = _storage_of(t).data_ptr()
             for known in self.graphs.values():
-                if self._mine(known, address) and self._epoch(known) == 0 and not any(c is t for c in changes) and name in _VALUES:
+                if (
+                    self._mine(known, address)
+                    and self._epoch(known) == 0
+                    and not any(c is t for c in changes)
+                    and name in _VALUES
+                ):
                     self.machine.note("output-read-before-replay", known.number)
                 by = known.clobbered.get(address)
                 if by is not None and not any(c is t for c in changes):

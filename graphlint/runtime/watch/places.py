@@ -161,7 +161,14 @@ class Places(Watcher):
             gradient = t.grad if t.is_leaf and t.requires_grad else None
             if gradient is not None and self.machine.holds(gradient):
                 known.places.append(
-                    Place(weakref.ref(t), (("attr", "grad"),), ".grad", _storage_of(gradient).data_ptr(), graph.number, True)
+                    Place(
+                        weakref.ref(t),
+                        (("attr", "grad"),),
+                        ".grad",
+                        _storage_of(gradient).data_ptr(),
+                        graph.number,
+                        True,
+                    )
                 )
         del tensors
         self._find(known, {id(t): (t, a) for t, a in list(wanted.values())[:MAX_PLACES]})
@@ -187,7 +194,9 @@ class Places(Watcher):
             if id(holder) in skip:
                 continue
             if isinstance(holder, dict):
-                hits = [(k, wanted[id(v)][1]) for k, v in list(holder.items()) if id(v) in wanted and wanted[id(v)][0] is v]
+                hits = [
+                    (k, wanted[id(v)][1]) for k, v in list(holder.items()) if id(v) in wanted and wanted[id(v)][0] is v
+                ]
                 if hits:
                     dicts[id(holder)] = (holder, hits)
             elif not isinstance(holder, _CONTAINERS):
@@ -210,7 +219,9 @@ class Places(Watcher):
         for name, value in list(own.items()):
             if id(value) in wanted and wanted[id(value)][0] is value:
                 text = f"{type(owner).__name__}.{name}"
-                known.places.append(_place(weakref.ref(owner), (("attr", name),), text, wanted[id(value)][1], known.number))
+                known.places.append(
+                    _place(weakref.ref(owner), (("attr", name),), text, wanted[id(value)][1], known.number)
+                )
 
     def _owners(self, known: Known, plain: dict[int, Any], dicts: dict[int, tuple[Any, list[tuple[Any, int]]]]) -> None:
         """Who holds the dictionaries: instances whose `__dict__` they are, or that hold them under a name."""
@@ -237,7 +248,9 @@ class Places(Watcher):
                     if id(value) in plain and plain[id(value)] is value:
                         for key, address in dicts[id(value)][1]:
                             steps = (("item", name), ("item", key))
-                            known.places.append(_place(lambda o=owner: o, steps, f"{name}[{key!r}]", address, known.number))
+                            known.places.append(
+                                _place(lambda o=owner: o, steps, f"{name}[{key!r}]", address, known.number)
+                            )
         if not inner:
             return
         namespaces = list(inner.values())

@@ -18,7 +18,17 @@ import torch
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.syntax import Chain, Statement, chain_of
-from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow, host_value, lookup, resolve
+from graphlint.runtime.watch.journal import (
+    MISSING,
+    Activation,
+    Journal,
+    Step,
+    Watcher,
+    follow,
+    host_value,
+    lookup,
+    resolve,
+)
 
 _RANDOM_MODULES = ("random", "numpy.random", "secrets", "uuid")
 
@@ -93,7 +103,11 @@ class Scalars(Watcher):
             text = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             if text == code.co_name or (code.co_name in ("forward", "__call__") and text not in dir(torch.Tensor)):
                 wanted.append(call)
-        exact = [c for c in wanted if (c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) == code.co_name]
+        exact = [
+            c
+            for c in wanted
+            if (c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) == code.co_name
+        ]
         chosen = exact or wanted
         if len(chosen) != 1:
             return {}
@@ -190,7 +204,7 @@ class Scalars(Watcher):
                         self.machine.note("random-baked", graph.number, site=leaf.random, use=use.site, text=leaf.text)
                     continue
                 now = self._now(leaf, graph.number)
-                if now is MISSING or type(now) is not type(leaf.value) and not isinstance(now, (int, float)):
+                if now is MISSING or (type(now) is not type(leaf.value) and not isinstance(now, (int, float))):
                     continue
                 if now != leaf.value and leaf.text not in use.stale:
                     use.stale.add(leaf.text)

@@ -176,8 +176,14 @@ class State(Watcher):
 
     def _captured_read(self, graph: int, address: int) -> bool:
         capture = self.machine.capture
-        return capture is not None and capture.number == graph and address in self.machine.owners or any(
-            address in (g.untyped_storage().data_ptr() for g in c.sources) for c in (capture.calls if capture else ())
+        return (
+            (capture is not None
+            and capture.number == graph
+            and address in self.machine.owners)
+            or any(
+                address in (g.untyped_storage().data_ptr() for g in c.sources)
+                for c in (capture.calls if capture else ())
+            )
         )
 
     def _opens(self, step: Step) -> bool:
@@ -217,7 +223,12 @@ class State(Watcher):
             if any(self._loads(step, chain, written) for chain in step.statement.loads):
                 written.told = True
                 self.machine.note(
-                    "captured-store-read", written.graph, site=written.at, read=step.site, text=written.text, kind=written.kind
+                    "captured-store-read",
+                    written.graph,
+                    site=written.at,
+                    read=step.site,
+                    text=written.text,
+                    kind=written.kind,
                 )
 
     def _inside_read(self, step: Step, written: Written) -> None:
@@ -225,7 +236,12 @@ class State(Watcher):
         if any(self._loads(step, chain, written) for chain in step.statement.loads):
             written.told = True
             self.machine.note(
-                "captured-store-read", written.graph, site=written.at, read=step.site, text=written.text, kind=written.kind
+                "captured-store-read",
+                written.graph,
+                site=written.at,
+                read=step.site,
+                text=written.text,
+                kind=written.kind,
             )
 
     def _loads(self, step: Step, chain: Chain, written: Written) -> bool:

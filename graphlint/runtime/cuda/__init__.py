@@ -1,0 +1,1 @@
+"""Real capture on a GPU, observed: what torch did, never changed."""
