@@ -321,8 +321,10 @@ class _Run:
         first: list[tuple[str, FunctionValue]] = []
         rest: list[tuple[str, FunctionValue]] = []
         for ancestor in cls.mro or [cls]:
-            for name, value in ancestor.attrs.items():
-                if isinstance(value, FunctionValue) and value.binding in ("function",) and name != "__init__":
+            for name in list(ancestor.attrs):
+                found = self.m.names.class_attribute(self.m, cls, name)
+                value = found[0] if found is not None else None
+                if isinstance(value, FunctionValue) and value.binding == "function" and name != "__init__":
                     if any(n == name for n, _ in first + rest):
                         continue
                     (first if name in capturing else rest).append((name, value))

@@ -28,6 +28,19 @@ _MEMO = {"functools.lru_cache", "functools.cache", "functools.cached_property"}
 def function_value(m: Machine, node: tree.Function, scope: Scope) -> Value:
     """The value of a `def`: its decorators applied, innermost first."""
     function = FunctionValue(node=node, scope=scope)
+    if scope.class_scope and node.decorators:
+        if any(isinstance(d, tree.Attribute) and d.name in ("setter", "deleter", "getter") for d in node.decorators):
+            return scope.variables.get(node.name, function)
+        function.undecorated = True
+        return function
+    return decorated(m, function, scope)
+
+
+def decorated(m: Machine, function: FunctionValue, scope: Scope) -> Value:
+    """The function with its decorators applied; they are evaluated in `scope`."""
+    function.undecorated = False
+    node = function.node
+    assert isinstance(node, tree.Function)
     value: Value = function
     for decorator in reversed(node.decorators):
         value = _decorated(m, decorator, value, function)

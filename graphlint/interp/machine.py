@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphlint.fact import Bind, Context, ContextExit, Fact, Frame, Leave
-from graphlint.interp import calls, evaluate, execute
+from graphlint.interp import calls, evaluate, execute, functions
 from graphlint.interp.objects import BudgetSpent, ClassValue, FunctionValue, Scope
 from graphlint.lower import tree
 from graphlint.program.module import Module
@@ -401,6 +401,16 @@ class Machine:
         finally:
             self.stack.pop()
             self.path = saved
+
+    def decorate(self, function: FunctionValue) -> Value:
+        """A method with its decorators applied, as the class body would have done it."""
+        with self.quiet():
+            self.stack.append(Activation(None, function.scope, self.function_name))
+            self.path = str(function.scope.module.path)
+            try:
+                return functions.decorated(self, function, function.scope)
+            finally:
+                self.stack.pop()
 
     def rounds(self, items: list[Value], exact: bool) -> list[Value]:
         """How often a loop of unknown length is run: once deep inside code that no script was seen to call, where what

@@ -235,7 +235,10 @@ class Names:
         for ancestor in cls.mro:
             self.load(m, ancestor)
             if name in ancestor.attrs:
-                return ancestor.attrs[name], ancestor
+                value = ancestor.attrs[name]
+                if isinstance(value, FunctionValue) and value.undecorated:
+                    value = ancestor.attrs[name] = m.decorate(value)
+                return value, ancestor
         return None
 
     def subclasses(self, m: Machine, cls: ClassValue, limit: int = 3) -> list[ClassValue]:
@@ -244,7 +247,10 @@ class Names:
         queue = [cls]
         while queue:
             base = queue.pop()
-            for path in self.program.mentions(base.name):
+            files = self.program.subclassing(base.name, limit + 1)
+            if len(files) > limit:
+                return []
+            for path in files:
                 module = self.program.module(path)
                 for definition in module.definitions() if module is not None else ():
                     if not isinstance(definition, tree.Class) or "." in definition.qualname:

@@ -46,6 +46,8 @@ class FunctionValue(Value):
     opaque: bool = False
     """A kernel language's body (triton, cute, warp, numba), or code that is taken out of the capture: not entered."""
     memo: bool = False
+    undecorated: bool = False
+    """Decorators are applied when a method is first asked for: most never are."""
 
     @property
     def name(self) -> str:

@@ -43,6 +43,8 @@ class Program:
         self._modules: dict[str, Module | None] = {}
         self._namespaces: dict[str, Module] = {}
         self._located: dict[tuple[str, str], str | None] = {}
+        self._derived: dict[tuple[str, int], tuple[Path, ...]] = {}
+        self._targets: dict[tuple[str, str], Target] = {}
         self._joined: tuple[bytes, list[int], list[Path]] | None = None
 
     # ---------------------------------------------------------------------------------------- modules
@@ -216,7 +218,10 @@ class Program:
         name "" for a module itself; or the dotted name of something that is not read, such as "torch.cuda.graph";
         or None.
         """
-        return import_target(self, module, name)
+        key = (str(module.path), name)
+        if key not in self._targets:
+            self._targets[key] = import_target(self, module, name)
+        return self._targets[key]
 
     # ---------------------------------------------------------------------------------------- text search
 
@@ -237,6 +242,24 @@ class Program:
                 end = starts[index + 1] if index + 1 < len(starts) else len(text)
             at = text.find(word, end)
         return tuple(found)
+
+    def subclassing(self, name: str, limit: int) -> tuple[Path, ...]:
+        """Project files with a `class` line that names `name` among its bases, no more than `limit` of them."""
+        key = (name, limit)
+        if key not in self._derived:
+            text, starts, files = self._search_text()
+            found: dict[Path, None] = {}
+            word = name.encode("utf-8")
+            at = text.find(word)
+            while at >= 0 and len(found) < limit:
+                end = at + len(word)
+                line = text.rfind(b"\n", 0, at) + 1
+                bases = text[line:at].lstrip()
+                if bases.startswith(b"class ") and b"(" in bases and not (_is_word(text, at - 1) or _is_word(text, end)):
+                    found.setdefault(files[bisect_right(starts, at) - 1])
+                at = text.find(word, end)
+            self._derived[key] = tuple(found)
+        return self._derived[key]
 
     def _search_text(self) -> tuple[bytes, list[int], list[Path]]:
         """All project files as one text, with where each begins: one search instead of thousands."""
