@@ -24,7 +24,7 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind not in places.MANUAL:
         return
     told: set[Location] = set()
-    for problem in (*_dropped(region), *_offloaded(region)):
+    for problem in (*_dropped(region), *_local_modules(region), *_offloaded(region)):
         if problem.at not in told:
             told.add(problem.at)
             yield problem
@@ -142,7 +142,7 @@ def _at_leave(
             bound[storage] = released.get(storage, bound.get(storage))
     if fact.order < region.end or fact.scope in closed or fact.region is not None:
         return
-    entered = heap.entered[-1] if heap.entered and len(heap.entered) == len(fact.chain) else None
+    entered = heap.entered[len(fact.chain) - 1] if 0 < len(fact.chain) <= len(heap.entered) else None
     for storage, binding in bound.items():
         if storage not in lent or heap.holders.get(storage) or storage in heap.returned or storage in kept:
             continue
@@ -156,6 +156,70 @@ def _at_leave(
         elif entered is not None and _temporary(entered, storage) and fact.chain:
             message = "a temporary: nobody holds it after this call, but the graph goes on reading its memory; give it a name that lives as long"
             yield _problem(region, fact, fact.chain[-1].at, message, storage)
+
+
+def _local_modules(region: Region) -> Iterator[Problem]:
+    """A module made by the code that captures and held by nothing else: its weights go with it."""
+    lent = {s for s in places.borrowed(region) if s.kind in ("parameter", "buffer")}
+    if not lent:
+        return
+    made: dict[int, Bind] = {}
+    held: set[int] = set()
+    for fact in region.life:
+        values: list[Value | None] = []
+        if isinstance(fact, Bind) and fact.how not in _EMPTYING:
+            if fact.place.kind == "local":
+                for option in options(fact.value) if fact.value is not None else ():
+                    if isinstance(option, Instance) and _weights(option) & lent:
+                        made.setdefault(option.id, fact)
+                continue
+            values = [fact.value]
+        elif isinstance(fact, (Return, Keep)):
+            values = [fact.value]
+        elif isinstance(fact, Op) and isinstance(fact.result, Instance) and fact.name[:1].islower():
+            values = [*fact.args, *fact.kwargs.values()] if fact.result.external.startswith("torch.optim") else []
+        for value in values:
+            held |= _objects(value, 4)
+        if isinstance(fact, Leave) and fact.region is None and fact.order > region.end:
+            for value in fact.variables.values():
+                if not isinstance(value, Instance) or value.id not in made or value.id in held:
+                    continue
+                binding = made[value.id]
+                same = binding.function == fact.function and len(binding.chain) == len(fact.chain)
+                if same and fact.scope == binding.place.owner and places.lives_on(region, fact):
+                    if fact.scope not in _closed_scopes(region):
+                        message = (
+                            "a module of the code that captures: its weights are freed when the call returns, but the graph "
+                            "goes on reading them; keep it with the graph"
+                        )
+                        yield _problem(region, fact, binding.at, message, None)
+
+
+def _weights(module: Instance) -> set[Storage]:
+    return {t.storage for t in tensors(module, 6) if t.storage.kind in ("parameter", "buffer")}
+
+
+def _objects(value: Value | None, depth: int) -> set[int]:
+    """The objects in a value, those in containers, attributes and arguments included."""
+    found: set[int] = set()
+    if value is None or depth < 0:
+        return found
+    for option in options(value):
+        inner: list[Value] = []
+        if isinstance(option, Instance):
+            found.add(option.id)
+            inner = [*option.args, *option.kwargs.values(), *option.attrs.values()]
+        elif isinstance(option, Sequence):
+            inner = list(option.items)
+        elif isinstance(option, Mapping):
+            inner = list(option.items.values())
+        elif isinstance(option, BoundMethod):
+            inner = [option.receiver]
+        elif isinstance(option, Partial):
+            inner = [*option.args, *option.kwargs.values(), option.function]
+        for item in inner:
+            found |= _objects(item, depth - 1)
+    return found
 
 
 def _temporary(entered: Enter, storage: Storage) -> bool:

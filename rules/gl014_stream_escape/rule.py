@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from graphlint import places, queries
-from graphlint.fact import Bind, CaptureEnd, Context, Fact, HostRead, Index, Op, Operator, Replay, Write
+from graphlint.fact import Bind, CaptureEnd, Context, Fact, HostRead, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -17,7 +17,12 @@ _STREAMS = ("torch.cuda.Stream", "torch.Stream", "torch.cuda.ExternalStream", "t
 _EVENTS = ("torch.cuda.Event", "torch.Event", "torch.xpu.Event")
 
 
-@rule("GL014", "stream-escape", "error", "work leaves the capturing stream unforked or unjoined, or a replay does not wait")
+@rule(
+    "GL014",
+    "stream-escape",
+    "error",
+    "work leaves the capturing stream unforked or unjoined, or a replay does not wait",
+)
 def check(region: Region) -> Iterator[Problem]:
     if region.kind not in (*places.MANUAL, "graphed-callables"):
         return
@@ -67,15 +72,16 @@ def _captured_streams(region: Region) -> Iterator[Problem]:
         if streams is None:
             current = _current(region, fact)
             streams = _Streams(current, {current})
-        if isinstance(fact, Context) and fact.name in queries.STREAM_BLOCKS:
-            stream = _stream_of(fact)
-            if stream is None or stream.id == streams.main:
+        if _is_work(fact):
+            block = _block(begin, fact)
+            stream = _stream_of(block) if block is not None else None
+            if block is None or stream is None or stream.id == streams.main:
                 continue
             if stream.id in streams.forked:
-                streams.work(stream.id, fact)
-            elif stream.id not in escaped and not _is_current(region, fact, stream):
-                escaped[stream.id] = fact
-                yield _escape(region, fact)
+                streams.work(stream.id, block)
+            elif stream.id not in escaped:
+                escaped[stream.id] = block
+                yield _escape(region, block)
         elif isinstance(fact, Op):
             yield from _synchronised(region, fact, streams, recorded_before, escaped)
     if streams is None:
@@ -83,8 +89,26 @@ def _captured_streams(region: Region) -> Iterator[Problem]:
     joined = streams.known.get(streams.main, set())
     for stream_id, block in streams.busy.items():
         if stream_id not in joined and not block.maybe:
-            message = "forks work onto this stream and nothing joins it: the end of the capture fails with unjoined work"
+            message = (
+                "forks work onto this stream and nothing joins it: the end of the capture fails with unjoined work"
+            )
             yield _problem(region, block, message)
+
+
+def _is_work(fact: Fact) -> bool:
+    """True if `fact` gives the current stream something to do."""
+    if isinstance(fact, Op):
+        return fact.name.startswith(("Tensor.", "torch.", "kernel.")) and not fact.name.startswith(
+            ("torch.cuda.", "torch.Stream", "torch.Event", "torch.xpu.", "torch.accelerator.")
+        )
+    return isinstance(fact, (Operator, Write, Unfollowed))
+
+
+def _block(begin: Fact | None, fact: Fact) -> Context | None:
+    """The innermost stream block that was opened inside the capture."""
+    outside = len(begin.contexts) if begin is not None else 0
+    inner = [c for c in fact.contexts[outside:] if c.name in queries.STREAM_BLOCKS]
+    return inner[-1] if inner else None
 
 
 def _escape(region: Region, fact: Context) -> Problem:
@@ -145,7 +169,9 @@ def _recorded(fact: Op) -> int | None:
 
 
 def _event(value: Value | None) -> Instance | None:
-    found = [o for o in options(value) if isinstance(o, Instance) and o.external in _EVENTS] if value is not None else []
+    found = (
+        [o for o in options(value) if isinstance(o, Instance) and o.external in _EVENTS] if value is not None else []
+    )
     return found[0] if len(found) == 1 else None
 
 
@@ -176,7 +202,11 @@ def _current(region: Region, fact: Fact) -> int:
     begin = places.begins(region)
     inner = fact.contexts[len(begin.contexts) :] if begin is not None else fact.contexts
     for context in reversed(inner):
-        if context is not fact and context.name in queries.STREAM_BLOCKS and (stream := _stream_of(context)) is not None:
+        if (
+            context is not fact
+            and context.name in queries.STREAM_BLOCKS
+            and (stream := _stream_of(context)) is not None
+        ):
             return stream.id
     return _own_stream(region)
 
@@ -219,10 +249,6 @@ def _is_default(region: Region, stream: Instance) -> bool:
     return False
 
 
-def _is_current(region: Region, fact: Context, stream: Instance) -> bool:
-    return stream.id == _current(region, fact)
-
-
 # ------------------------------------------------------------------------------------------- inputs not awaited
 
 
@@ -250,7 +276,9 @@ def _not_awaited(region: Region) -> Iterator[Problem]:
             here = _eager_stream(fact)
             for stream, (write, _) in list(open_.items()):
                 if stream != here and not write.maybe:
-                    message = "replays without waiting for the stream that fills its input: the graph may read the old data"
+                    message = (
+                        "replays without waiting for the stream that fills its input: the graph may read the old data"
+                    )
                     notes = (Note(region.at, "captured here"), Note(write.at, "written here on another stream"))
                     yield Problem(fact.at, message, notes, function=fact.function)
                     return
@@ -268,7 +296,9 @@ def _settle(fact: Op, open_: dict[int, tuple[Fact, Storage]], events: dict[int, 
     elif last == "synchronize":
         stream = _id(fact.receiver, _STREAMS)
         event = _id(fact.receiver, _EVENTS)
-        for settled in events.get(event, set()) if event is not None else {stream} if stream is not None else set(open_):
+        for settled in (
+            events.get(event, set()) if event is not None else {stream} if stream is not None else set(open_)
+        ):
             open_.pop(settled, None)
     elif (event := _recorded(fact)) is not None:
         on = _id(fact.receiver, _STREAMS) or _id(fact.argument(0, "stream"), _STREAMS) or _eager_stream(fact)
@@ -297,7 +327,9 @@ def _eager_stream(fact: Fact) -> int | None:
 def _begun_outside(region: Region) -> Iterator[Problem]:
     """A captured backward through results that were computed before the capture, on another stream."""
     backwards = [f for f in region.captured if isinstance(f, Op) and f.name.rpartition(".")[2] in ("backward", "grad")]
-    backwards = [f for f in backwards if f.name in ("Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")]
+    backwards = [
+        f for f in backwards if f.name in ("Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
+    ]
     if not backwards:
         return
     begin = places.begins(region)
