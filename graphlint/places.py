@@ -183,8 +183,15 @@ def scratch(region: Region, storage: Storage) -> bool:
 
 def workspace(region: Region, fact: Bind, storage: Storage) -> bool:
     """True if `fact` grows a scratch buffer: nobody reads the new one for its content, the fault is that the old dies."""
-    own = fact.maybe or any(f.function == fact.function and len(f.chain) > region.depth for f in region.captured)
-    return own and scratch(region, storage)
+    if not scratch(region, storage):
+        return False
+    if fact.maybe or any(f.function == fact.function and len(f.chain) > region.depth for f in region.captured):
+        return True
+    return not any(
+        f.region is None and any(t.place == fact.place for v in queries.operands(f) for t in tensors(v, 0))
+        for f in region.after
+        if not isinstance(f, Index) and f.function != fact.function
+    )
 
 
 def _is(value: Value | None, storage: Storage) -> bool:

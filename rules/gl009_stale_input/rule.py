@@ -54,8 +54,8 @@ def _rebound(region: Region) -> Iterator[Problem]:
                 message = f"`{fact.text}` is given other memory than the graph reads: copy into it with `copy_()`"
                 yield _problem(region, fact, message)
         elif fact.place in reads:
-            old = reads[fact.place][1].storage
-            if _replaces(region, fact, {old}) and not places.workspace(region, fact, old):
+            was = queries.storages(fact.old, 0) & lent or {reads[fact.place][1].storage}
+            if _replaces(region, fact, was) and not any(places.workspace(region, fact, s) for s in was):
                 yield _problem(region, fact, _message(fact))
         elif fact.place.kind in ("attribute", "item") and (direct := _owned(fact.old) & lent - named):
             # Captured code got it as an argument, which was read from here.
