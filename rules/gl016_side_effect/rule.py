@@ -29,6 +29,10 @@ def check(region: Region) -> Iterator[Problem]:
     emptied: set[int] = set()
     made: dict[Storage, list[Fact]] = {}
     reads: set[tuple[str, int]] = set()
+    binders: dict[Place, set[str]] = {}
+    for bind in region.before:
+        if isinstance(bind, Bind):
+            binders.setdefault(bind.place, set()).add(bind.function)
     for fact in region.captured:
         problem: Problem | None = None
         if isinstance(fact, HostRead):
@@ -37,7 +41,7 @@ def check(region: Region) -> Iterator[Problem]:
             key = (fact.place.owner, fact.place.name)
             if fact.how in ("clear", "pop", "popleft") and fact.owner is not None:
                 emptied.add(getattr(fact.owner, "id", 0))
-            elif _outlives(region, fact) and key not in fresh:
+            elif key not in fresh and _outlives(region, fact, binders):
                 problem = _bound(region, fact, made, (fact.at.path, fact.at.line) in reads)
             if fact.how == "=" and problem is None:
                 fresh.add(key)
@@ -57,7 +61,7 @@ def _problem(region: Region, fact: Fact, message: str) -> Problem:
     return Problem(fact.at, message, region.way(fact), function=fact.function)
 
 
-def _outlives(region: Region, fact: Bind) -> bool:
+def _outlives(region: Region, fact: Bind, binders: dict[Place, set[str]]) -> bool:
     """True if the place is there before and after the call that changes it."""
     owner = fact.owner
     if fact.place.kind in ("attribute", "item"):
@@ -66,16 +70,14 @@ def _outlives(region: Region, fact: Bind) -> bool:
         return not (isinstance(owner, Tensor) or fact.place.name in ("training", "grad", "data"))
     if fact.place.kind == "global":
         return len(fact.chain) > region.depth
-    return _nonlocal(region, fact)
+    return _nonlocal(region, fact, binders)
 
 
-def _nonlocal(region: Region, fact: Bind) -> bool:
+def _nonlocal(region: Region, fact: Bind, binders: dict[Place, set[str]]) -> bool:
     """A local of a function around: it is bound in another call than the one that has it."""
     if len(fact.chain) <= region.depth or fact.how == "del":
         return False
-    return fact.old is not None and any(
-        isinstance(f, Bind) and f.place == fact.place and f.function != fact.function for f in region.before
-    )
+    return fact.old is not None and bool(binders.get(fact.place, set()) - {fact.function})
 
 
 def _bound(region: Region, fact: Bind, made: dict[Storage, list[Fact]], read: bool) -> Problem | None:
