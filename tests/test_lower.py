@@ -386,7 +386,19 @@ def test_the_bound_is_where_it_is_said_to_be() -> None:
     assert too_deep("1" + "+1" * (MAX_DEPTH + 1))
 
 
-@pytest.mark.parametrize("text", ["def f(:\n", "x = = 1\n", "print 'x'\n", "'''\n", "  x\n y\n", "if a:\n", "\\"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try: 1\nexcept: 2\nexcept E: 3\n",
+        "def f(:\n",
+        "x = = 1\n",
+        "print 'x'\n",
+        "'''\n",
+        "  x\n y\n",
+        "if a:\n",
+        "\\",
+    ],
+)
 def test_syntax_errors_are_one_line_with_a_place(text: str) -> None:
     with pytest.raises(SourceError, match=r"^syntax error \(line \d+\)$"):
         lower("a = 1\n" + text)

@@ -90,12 +90,12 @@ def _text(source: Source, first_line: int, last_line: int) -> str:
     return source.text[starts[first_line - 1] : end]
 
 
-def _parse(source: Source, first_line: int, text: str) -> tuple[cst.Module, bool]:
+def _parse(source: Source, first_line: int, text: str, whole: bool = False) -> tuple[cst.Module, bool]:
     """Parses a slice; indented ones under an `if 1:`, so that strings over several lines keep their text."""
     if too_deep(text):
         raise SourceError(f"nested too deeply (line {first_line})")
     indent = _INDENT.match(text)
-    indented = indent is not None and indent.group().rpartition("\f")[2] != ""
+    indented = not whole and indent is not None and indent.group().rpartition("\f")[2] != ""
     try:
         return cst.parse_module("if 1:\n" + text if indented else text), indented
     except cst.ParserSyntaxError as error:
@@ -103,6 +103,11 @@ def _parse(source: Source, first_line: int, text: str) -> tuple[cst.Module, bool
         raise SourceError(f"syntax error (line {line})") from None
     except RecursionError:
         raise SourceError(f"nested too deeply (line {first_line})") from None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        # What its parser lets through, its nodes may refuse, and a panic in its native half is no Exception.
+        raise SourceError(f"syntax error (line {first_line})") from None
 
 
 def lower_whole(source: Source) -> tuple[tree.Stmt, ...]:
@@ -123,7 +128,7 @@ def lower_whole(source: Source) -> tuple[tree.Stmt, ...]:
 
 def _whole(source: Source) -> tuple[tree.Stmt, ...] | SourceError:
     try:
-        parsed, _ = _parse(source, 1, source.text)
+        parsed, _ = _parse(source, 1, source.text, whole=True)
         return StatementLowerer(Cursor(source, 1)).block(parsed.body)
     except SourceError as error:
         return error
