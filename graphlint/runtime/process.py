@@ -126,6 +126,8 @@ def _child(spec: Spec, path: Path) -> int:
         os.dup2(null, 2)
     elif spec.output_to is not None:
         os.dup2(spec.output_to, 1)
+        if spec.errors_to is not None:
+            os.dup2(spec.errors_to, 2)
     from graphlint.runtime.worker import work
 
     result = work(spec)

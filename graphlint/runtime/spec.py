@@ -19,6 +19,8 @@ class Spec:
     quiet: bool = False
     output_to: int | None = None
     """The file descriptor that the script's standard output goes to; None leaves it."""
+    errors_to: int | None = None
+    """The same for standard error."""
     fake: bool = False
 
 

@@ -8,6 +8,10 @@ from graphlint.runtime import events, frames
 from graphlint.runtime.spec import Result
 
 
+#: Operations that a report shows.
+MAX_STRIP = 20_000
+
+
 def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
     """Fills `result.regions`, its outcome and the counts of captured calls per line."""
     regions: dict[int, dict[str, Any]] = {}
@@ -43,10 +47,10 @@ def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
         elif isinstance(event, events.Refusal):
             if event.graph is not None:
                 causes.setdefault(event.graph, event)
-                region = regions.get(event.graph)
-                if region is not None and not region["captured"] and region["error"] is None:
+                refused = regions.get(event.graph)
+                if refused is not None and not refused["captured"] and refused["error"] is None:
                     at = frames.in_user_code(event.at)
-                    region["error"] = {
+                    refused["error"] = {
                         "text": event.text,
                         "path": at.path if at else "",
                         "line": at.line if at else 0,
@@ -59,6 +63,18 @@ def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
             if at is not None:
                 lines = result.counts.setdefault(at.path, {})
                 lines[str(at.line)] = lines.get(str(at.line), 0) + 1
+        if isinstance(event, (events.Call, events.Refusal)) and len(result.strip) < MAX_STRIP:
+            at = frames.in_user_code(event.at)
+            refused = isinstance(event, events.Refusal)
+            result.strip.append(
+                {
+                    "stream": getattr(event, "stream", 0),
+                    "name": event.how if isinstance(event, events.Refusal) else event.name.removeprefix("aten::"),
+                    "path": at.path if at else "",
+                    "line": at.line if at else 0,
+                    "sync": refused,
+                }
+            )
     for region in regions.values():
         if region["captured"] and region["error"] is not None:
             region["error"] = None

@@ -14,7 +14,22 @@ from pathlib import Path
 from typing import Any
 
 MUTATORS = frozenset(
-    ["append", "extend", "insert", "add", "update", "appendleft", "put", "put_nowait", "setdefault", "pop", "popleft", "clear", "remove", "discard"]
+    [
+        "append",
+        "extend",
+        "insert",
+        "add",
+        "update",
+        "appendleft",
+        "put",
+        "put_nowait",
+        "setdefault",
+        "pop",
+        "popleft",
+        "clear",
+        "remove",
+        "discard",
+    ]
 )
 KEEPERS = frozenset(["append", "extend", "insert", "add", "appendleft", "put", "put_nowait"])
 
@@ -65,7 +80,8 @@ class Statement:
         return bool(self.stores or self.calls or self.names or isinstance(self.node, (ast.Delete, ast.Return)))
 
 
-def chain_of(node: ast.AST) -> Chain | None:
+def chain_of(node: Any) -> Chain | None:
+    """The chain that an expression is, None if it is none."""
     steps: list[tuple[str, Any]] = []
     while True:
         if isinstance(node, ast.Attribute):
@@ -78,7 +94,7 @@ def chain_of(node: ast.AST) -> Chain | None:
             elif (
                 isinstance(key, ast.UnaryOp) and isinstance(key.operand, ast.Constant) and isinstance(key.op, ast.USub)
             ):
-                steps.append(("item", -key.operand.value))  # type: ignore[operator]
+                steps.append(("item", -key.operand.value))
             elif isinstance(key, ast.Name):
                 steps.append(("key", key.id))
             elif isinstance(key, ast.Tuple) and all(isinstance(e, (ast.Name, ast.Constant)) for e in key.elts):

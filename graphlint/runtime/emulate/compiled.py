@@ -24,7 +24,7 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.record import flat
 
 Tensor = torch.Tensor
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 WARM_UP, RECORDING, EXECUTION = "warm-up", "recording", "execution"
 
 

@@ -14,7 +14,7 @@ from graphlint.runtime.emulate.record import Recorded, flat, tensors_in
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 #: Calls that change arguments which their schema does not name.
 _HIDDEN_WRITES = {
@@ -24,7 +24,19 @@ _HIDDEN_WRITES = {
 }
 #: Made by torch's own C++ code for its inputs' device, unless Python called the factory itself.
 _FACTORIES = frozenset(
-    f"aten::{n}" for n in ["scalar_tensor", "full", "ones", "zeros", "empty", "arange", "linspace", "eye", "empty_strided", "tril_indices"]
+    f"aten::{n}"
+    for n in [
+        "scalar_tensor",
+        "full",
+        "ones",
+        "zeros",
+        "empty",
+        "arange",
+        "linspace",
+        "eye",
+        "empty_strided",
+        "tril_indices",
+    ]
 )
 _MUTATES: dict[Any, tuple[tuple[int, str], ...]] = {}
 
@@ -252,7 +264,7 @@ def bind_leaves(machine: Machine, held: list[Tensor]) -> None:
         for t in leaves:
             function = t.view_as(t).grad_fn
             if function is not None:
-                node = function.next_functions[0][0]
+                node: Any = function.next_functions[0][0]
                 node.metadata.setdefault("graphlint_stream", machine.current_stream().line.id)
 
 

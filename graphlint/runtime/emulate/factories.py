@@ -14,7 +14,42 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.methods import CUDA, is_cuda_device, to_device
 
 Tensor = torch.Tensor
-NAMES = ["empty", "empty_permuted", "empty_strided", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "range", "linspace", "logspace", "eye", "scalar_tensor", "tril_indices", "triu_indices", "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like", "normal", "complex", "polar", "from_file"]
+NAMES = [
+    "empty",
+    "empty_permuted",
+    "empty_strided",
+    "zeros",
+    "ones",
+    "full",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "arange",
+    "range",
+    "linspace",
+    "logspace",
+    "eye",
+    "scalar_tensor",
+    "tril_indices",
+    "triu_indices",
+    "bartlett_window",
+    "blackman_window",
+    "hamming_window",
+    "hann_window",
+    "kaiser_window",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "full_like",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "normal",
+    "complex",
+    "polar",
+    "from_file",
+]
 
 
 def default_device() -> Any:

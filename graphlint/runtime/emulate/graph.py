@@ -13,7 +13,6 @@ from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.arena import EAGER, Pool, PoolId
 from graphlint.runtime.emulate.machine import Machine, current, off
-from graphlint.runtime.emulate.record import Recorded
 from graphlint.runtime.emulate.streams import Line, Stream, StreamContext, merge
 
 _numbers = itertools.count(1)
@@ -22,6 +21,10 @@ _handles = itertools.count(1)
 
 class Capture:
     """A capture that is open."""
+
+    graph: Any = None
+    frame = 0
+    """The frame of the code that opened it."""
 
     def __init__(self, machine: Machine, number: int, line: Line, pool: PoolId, mode: str, kind: str) -> None:
         self.machine, self.number, self.origin, self.pool, self.mode, self.kind = (
@@ -33,7 +36,7 @@ class Capture:
             kind,
         )
         self.members: set[Line] = set()
-        self.calls: list[Recorded] = []
+        self.calls: list[Any] = []
         self.invalid = self.surveyed = False
         self.held = self.peak = 0
         self.begun = machine.order
@@ -80,7 +83,7 @@ class CUDAGraph:
     def __init__(self, keep_graph: bool = False) -> None:
         machine = current()
         self.machine, self.number, self.keep_graph = machine, next(_numbers), keep_graph
-        self.calls: list[Recorded] | None = None
+        self.calls: list[Any] | None = None
         self._pool: PoolId | None = None
         self.replays = 0
         self.inputs: set[int] = set()

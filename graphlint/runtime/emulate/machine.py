@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import sys
 import threading
 import weakref
@@ -28,7 +29,7 @@ from graphlint.runtime.spelling import spelling
 
 Tensor = torch.Tensor
 _CPU = torch.device("cpu")
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 #: Enough for a run of any size that a person looks at; later captured calls are counted only.
 MAX_EVENTS = 400_000
 
@@ -319,14 +320,14 @@ class Machine:
     def pin(self, tensor: Tensor) -> Tensor:
         storage = _storage_of(tensor)
         key = storage._cdata
-        self.pinned[key] = weakref.ref(storage, lambda _, key=key: self.pinned.pop(key, None))
+        self.pinned[key] = weakref.ref(storage, functools.partial(_forget, self.pinned, key))
         return tensor
 
     def number(self, tensor: Tensor) -> None:
         """Notes a tensor that torch's own C++ code made; on the GPU it would have been made there."""
         storage = _storage_of(tensor)
         key = storage._cdata
-        self.numbers[key] = weakref.ref(storage, lambda _, key=key: self.numbers.pop(key, None))
+        self.numbers[key] = weakref.ref(storage, functools.partial(_forget, self.numbers, key))
 
     def is_number(self, tensor: Tensor) -> bool:
         return _storage_of(tensor)._cdata in self.numbers
@@ -354,6 +355,10 @@ class Machine:
             yield
         finally:
             self.target = outer
+
+
+def _forget(table: dict[int, Any], key: int, _: object) -> None:
+    table.pop(key, None)
 
 
 class Mark:

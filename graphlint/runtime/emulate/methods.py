@@ -124,8 +124,9 @@ def patches(machine: Machine) -> dict[str, Any]:
             )
         return Base.numpy(self, *args, **kwargs)
 
-    raw_array, raw_repr, raw_format = Tensor.__array__, Tensor.__repr__, Tensor.__format__
-    raw_deepcopy, raw_reduce, raw_dlpack = Tensor.__deepcopy__, Tensor.__reduce_ex__, Tensor.__dlpack__
+    shape_of: Any = Tensor
+    raw_array, raw_repr, raw_format = shape_of.__array__, shape_of.__repr__, shape_of.__format__
+    raw_deepcopy, raw_reduce, raw_dlpack = shape_of.__deepcopy__, shape_of.__reduce_ex__, shape_of.__dlpack__
 
     def array(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return numpy(self) if holds(self) else raw_array(self, *args, **kwargs)
@@ -151,7 +152,7 @@ def patches(machine: Machine) -> dict[str, Any]:
 
     def deepcopy(self: Tensor, memo: Any) -> Tensor:
         if not holds(self) or not self.is_leaf:
-            return raw_deepcopy(self, memo)
+            return raw_deepcopy(self, memo)  # type: ignore[no-any-return]
         if id(self) in memo:
             return memo[id(self)]  # type: ignore[no-any-return]
         with torch.no_grad():

@@ -16,23 +16,70 @@ READS = frozenset({"aten::_local_scalar_dense", "aten::equal"})
 #: The size of the result depends on data.
 DYNAMIC = frozenset(
     f"aten::{n}"
-    for n in ["nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive", "argwhere", "_to_sparse", "to_sparse", "combinations"]
+    for n in [
+        "nonzero",
+        "masked_select",
+        "_unique",
+        "_unique2",
+        "unique_dim",
+        "unique_consecutive",
+        "unique_dim_consecutive",
+        "argwhere",
+        "_to_sparse",
+        "to_sparse",
+        "combinations",
+    ]
 )
 #: Refused because the size depends on data, with the words of a host copy.
 DYNAMIC_COPY = frozenset({"aten::bincount"})
 #: The result is checked, or computed, on the host.
 CHECKED = frozenset(
     f"aten::{n}"
-    for n in ["_linalg_check_errors", "_linalg_eigh", "linalg_eig", "_linalg_eigvals", "linalg_lstsq", "linalg_ldl_solve", "segment_reduce", "linalg_ldl_factor_ex", "linalg_matrix_exp", "_nested_tensor_from_mask"]
+    for n in [
+        "_linalg_check_errors",
+        "_linalg_eigh",
+        "linalg_eig",
+        "_linalg_eigvals",
+        "linalg_lstsq",
+        "linalg_ldl_solve",
+        "segment_reduce",
+        "linalg_ldl_factor_ex",
+        "linalg_matrix_exp",
+        "_nested_tensor_from_mask",
+    ]
 )
 CHECKED_COPY = frozenset(f"aten::{n}" for n in ["_linalg_svd", "histc", "_ctc_loss", "linalg_matrix_exp"])
 _CUBLAS = frozenset(
-    f"aten::{n}" for n in ["mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "vdot", "addbmm", "_addmm_activation", "linear", "addmm_"]
+    f"aten::{n}"
+    for n in [
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "addmv",
+        "mv",
+        "dot",
+        "vdot",
+        "addbmm",
+        "_addmm_activation",
+        "linear",
+        "addmm_",
+    ]
 )
 _CUDNN = frozenset(f"aten::{n}" for n in ["convolution", "_convolution", "mkldnn_convolution", "convolution_backward"])
 _CUSOLVER = frozenset(
     f"aten::{n}"
-    for n in ["linalg_qr", "_linalg_det", "_linalg_slogdet", "linalg_cholesky_ex", "linalg_inv_ex", "geqrf", "linalg_lu_factor_ex", "_linalg_solve_ex", "linalg_lu"]
+    for n in [
+        "linalg_qr",
+        "_linalg_det",
+        "_linalg_slogdet",
+        "linalg_cholesky_ex",
+        "linalg_inv_ex",
+        "geqrf",
+        "linalg_lu_factor_ex",
+        "_linalg_solve_ex",
+        "linalg_lu",
+    ]
 )
 _FFT = frozenset(f"aten::{n}" for n in ["_fft_r2c", "_fft_c2c", "_fft_c2r"])
 _INDEX = frozenset(
@@ -41,7 +88,32 @@ _INDEX = frozenset(
 #: Calls that may take tensors of both devices.
 _MIXED = frozenset(
     f"aten::{n}"
-    for n in ["copy_", "_to_copy", "index", "index_put_", "index_put", "_index_put_impl_", "_unsafe_index", "where", "set_", "_copy_from", "_ctc_loss", "_pack_padded_sequence", "is_same_size", "equal", "_has_compatible_shallow_copy_type", "lift_fresh", "record_stream", "_local_scalar_dense", "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_", "resize_as_", "embedding_bag"]
+    for n in [
+        "copy_",
+        "_to_copy",
+        "index",
+        "index_put_",
+        "index_put",
+        "_index_put_impl_",
+        "_unsafe_index",
+        "where",
+        "set_",
+        "_copy_from",
+        "_ctc_loss",
+        "_pack_padded_sequence",
+        "is_same_size",
+        "equal",
+        "_has_compatible_shallow_copy_type",
+        "lift_fresh",
+        "record_stream",
+        "_local_scalar_dense",
+        "_fused_adam_",
+        "_fused_adamw_",
+        "_fused_sgd_",
+        "_fused_adagrad_",
+        "resize_as_",
+        "embedding_bag",
+    ]
 )
 
 

@@ -26,7 +26,7 @@ class Generator(torch._C.Generator):
     def __new__(cls, device: Any = "cpu") -> Generator:
         made: Generator = super().__new__(cls)
         made._device = torch.device("cuda", 0) if torch.device(device).type == "cuda" else torch.device("cpu")
-        _known[made._cdata] = made
+        _known[made._cdata] = made  # type: ignore[attr-defined]
         return made
 
     def __init__(self, device: Any = "cpu") -> None:
@@ -77,7 +77,7 @@ class Generator(torch._C.Generator):
     def graphsafe_get_state(self) -> Generator:
         return self
 
-    def graphsafe_set_state(self, state: Generator) -> Generator:
+    def graphsafe_set_state(self, state: torch._C.Generator) -> Generator:
         super().set_state(torch._C.Generator.get_state(state))
         return self
 

@@ -13,7 +13,7 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine, off
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 _READS = frozenset({"sync", "dynamic-shape"})
 
 
@@ -53,9 +53,9 @@ class Reads(Watcher):
 
     def returned(self, activation: Activation, value: Any) -> None:
         parent = activation.parent
-        if activation.data.get("reads") and parent is not None and parent.step is not None:
-            if not isinstance(value, torch.Tensor):
-                parent.step.notes["read"] = True
+        flows = parent is not None and parent.step is not None and not isinstance(value, torch.Tensor)
+        if activation.data.get("reads") and flows:
+            parent.step.notes["read"] = True
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from graphlint.runtime import events, frames
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.watch.journal import Journal, Step, Watcher
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 
 @dataclass(slots=True, eq=False)

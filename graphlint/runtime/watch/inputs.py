@@ -14,7 +14,7 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine, off
 from graphlint.runtime.watch.journal import Journal, Watcher
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 _FILLS = frozenset({"aten::fill_", "aten::zero_", "aten::masked_fill_"})
 #: Larger inputs are not followed element by element.
 MAX_ELEMENTS = 1 << 22
@@ -76,8 +76,9 @@ class Inputs(Watcher):
                         continue
                     known = watched.inputs.get(start)
                     if known is None:
-                        masks = [torch.zeros(count, dtype=torch.bool) for _ in range(3)]
-                        known = watched.inputs[start] = Input(start, element, count, tuple(ghost.shape), *masks)
+                        read, covered, ever = (torch.zeros(count, dtype=torch.bool) for _ in range(3))
+                        known = Input(start, element, count, tuple(ghost.shape), read, covered, ever)
+                        watched.inputs[start] = known
                     if known.element == element and call.name not in _VIEWS:
                         _mark(known.read, ghost)
                 if call.name == "aten::copy_" and len(call.args) > 1 and not machine.holds(call.args[1]):
@@ -247,7 +248,23 @@ class Inputs(Watcher):
 
 _VIEWS = frozenset(
     f"aten::{n}"
-    for n in ["view", "slice", "select", "detach", "alias", "t", "transpose", "expand", "permute", "unsqueeze", "squeeze", "as_strided", "_unsafe_view", "split", "chunk"]
+    for n in [
+        "view",
+        "slice",
+        "select",
+        "detach",
+        "alias",
+        "t",
+        "transpose",
+        "expand",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "as_strided",
+        "_unsafe_view",
+        "split",
+        "chunk",
+    ]
 )
 
 

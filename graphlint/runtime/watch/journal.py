@@ -204,7 +204,7 @@ def follow(root: Any, steps: tuple[tuple[str, Any], ...], frame: FrameType | Non
             if not isinstance(value, (dict, list, tuple)):
                 return MISSING
             try:
-                value = value[key]  # type: ignore[index]
+                value = value[key]
             except (KeyError, IndexError, TypeError):
                 return MISSING
         if value is MISSING:

@@ -17,11 +17,13 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.syntax import statement_at
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 _TRAINING_OPS = frozenset(
     {"aten::bernoulli_", "aten::native_dropout", "aten::native_batch_norm", "aten::rrelu_with_noise"}
 )
-_LOWERED = frozenset(f"aten::{n}" for n in ["mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "matmul", "_convolution"])
+_LOWERED = frozenset(
+    f"aten::{n}" for n in ["mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "matmul", "_convolution"]
+)
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ class Modes(Watcher):
                     flips.append((weakref.ref(this), frames.in_user_code(frames.user_sites())))
             return train(this, mode)
 
-        optimizer.__init__ = init  # type: ignore[method-assign]
+        optimizer.__init__ = init  # type: ignore[method-assign,assignment]
         torch.nn.Module.train = flip  # type: ignore[method-assign,assignment]
         handles = [
             register_optimizer_step_pre_hook(self._before_step),

@@ -15,9 +15,12 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.syntax import KEEPERS, Chain
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, resolve
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 #: Calls that certainly read values.
-_VALUES = frozenset(f"aten::{n}" for n in ["clone", "_to_copy", "add", "sub", "mul", "div", "sum", "mean", "cat", "stack", "abs", "max", "eq"])
+_VALUES = frozenset(
+    f"aten::{n}"
+    for n in ["clone", "_to_copy", "add", "sub", "mul", "div", "sum", "mean", "cat", "stack", "abs", "max", "eq"]
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +180,7 @@ class OutputWatch(Watcher):
     def _loads(self, chain: Chain, kept: Kept, step: Step) -> bool:
         if kept.how == "name":
             return chain.root == kept.chain.root and kept.frame == id(step.frame)
-        wanted = kept.chain if kept.how != "container" or not kept.chain.steps else kept.chain
+        wanted = kept.chain
         if kept.how == "attribute":
             if len(chain.steps) < len(wanted.steps) or not chain.steps:
                 return False
@@ -197,10 +200,8 @@ class OutputWatch(Watcher):
         """Whether the reference is still there."""
         if kept.how == "name":
             found = self.output_of(step.frame.f_locals.get(kept.chain.root))
-            return (
-                (found is not None
-                and found[1] == kept.address)
-                or isinstance(step.frame.f_locals.get(kept.chain.root), (tuple, list, dict))
+            return (found is not None and found[1] == kept.address) or isinstance(
+                step.frame.f_locals.get(kept.chain.root), (tuple, list, dict)
             )
         return True
 

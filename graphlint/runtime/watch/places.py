@@ -23,7 +23,7 @@ from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 MAX_PLACES = 4000
 #: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
 BUDGET = 20.0
@@ -324,7 +324,8 @@ class Places(Watcher):
             return
         if self.spent > BUDGET:
             self.look(known, None)
-        for place in (*known.places, *known.locals):
+        every: list[Place | Local] = [*known.places, *known.locals]
+        for place in every:
             change = place.changed
             if change is None:
                 continue

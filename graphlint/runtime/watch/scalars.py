@@ -233,7 +233,7 @@ def _distinct(leaves: Iterable[Leaf]) -> tuple[Leaf, ...]:
 
 
 def _chains(node: ast.AST) -> tuple[Chain, ...]:
-    found = []
+    found: list[Chain] = []
     whole = chain_of(node)
     if whole is not None:
         return (whole,)

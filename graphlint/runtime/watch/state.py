@@ -13,7 +13,7 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.syntax import Chain
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value, lookup, resolve
 
-_storage_of = torch._C.TensorBase.untyped_storage
+_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 
 @dataclass(slots=True, eq=False)
@@ -176,14 +176,8 @@ class State(Watcher):
 
     def _captured_read(self, graph: int, address: int) -> bool:
         capture = self.machine.capture
-        return (
-            (capture is not None
-            and capture.number == graph
-            and address in self.machine.owners)
-            or any(
-                address in (g.untyped_storage().data_ptr() for g in c.sources)
-                for c in (capture.calls if capture else ())
-            )
+        return (capture is not None and capture.number == graph and address in self.machine.owners) or any(
+            address in (g.untyped_storage().data_ptr() for g in c.sources) for c in (capture.calls if capture else ())
         )
 
     def _opens(self, step: Step) -> bool:
