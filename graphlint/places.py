@@ -55,6 +55,14 @@ def begins(region: Region) -> CaptureBegin | None:
     return queries.begin_fact(region)
 
 
+def is_optimizer(value: Value | None) -> bool:
+    """An optimizer of torch, or of a class derived from one."""
+    if not isinstance(value, Instance):
+        return False
+    bases = getattr(value.cls, "external_bases", ())
+    return value.external.startswith("torch.optim.") or any(b.startswith("torch.optim.") for b in bases)
+
+
 def is_empty(value: Value | None) -> bool:
     """None, or a value that holds nothing: the place was cleared."""
     if value is None:
@@ -96,7 +104,7 @@ def next_replay(region: Region, fact: Fact) -> Replay | None:
 
 
 def lives_on(region: Region, fact: Fact) -> bool:
-    """True if the graph is replayed after `fact`, or nothing is known of its replays (its user is not in these files)."""
+    """True if the graph is replayed after `fact`, or nothing is known of its replays."""
     if by_harness(fact):
         return False
     if next_replay(region, fact) is not None:
@@ -124,9 +132,13 @@ def _dropped_at(region: Region) -> int:
     for later in region.after if mine else ():
         if isinstance(later, Op) and later.name.endswith(".reset") and later.receiver in mine:
             return later.order
-        if isinstance(later, Bind) and later.old is not None and is_empty(later.value):
-            if any(g in mine for g in queries.held_graphs(later.old)):
-                return later.order
+        if (
+            isinstance(later, Bind)
+            and later.old is not None
+            and is_empty(later.value)
+            and any(g in mine for g in queries.held_graphs(later.old))
+        ):
+            return later.order
     return 1 << 60
 
 
@@ -182,7 +194,7 @@ def scratch(region: Region, storage: Storage) -> bool:
 
 
 def workspace(region: Region, fact: Bind, storage: Storage) -> bool:
-    """True if `fact` grows a scratch buffer: nobody reads the new one for its content, the fault is that the old dies."""
+    """True if `fact` grows a scratch buffer: nobody reads the new one, the fault is that the old dies."""
     if not scratch(region, storage):
         return False
     if fact.maybe or any(f.function == fact.function and len(f.chain) > region.depth for f in region.captured):

@@ -89,7 +89,7 @@ def _message(fact: Bind) -> str:
 
 
 def _replaces(region: Region, fact: Bind, old: set[Storage]) -> bool:
-    """True if `fact` puts other memory where captured code found `old`, and a replay follows without a refresh of it."""
+    """True if `fact` puts other memory in the place of `old`, and a replay follows without a refresh of that."""
     value = fact.value
     assert value is not None
     kinds = [o for o in options(value) if not (isinstance(o, Const) and o.value is None)]
@@ -158,7 +158,10 @@ def _moved(region: Region) -> Iterator[Problem]:
         elif fact.name in ("Tensor.set_",) and isinstance(fact.receiver, Tensor) and fact.receiver.storage in lent:
             message = f"`{fact.text}` gives a tensor that the graph reads other memory: copy into it with `copy_()`"
         elif last == "load_state_dict" and fact.name.startswith("torch.optim.") and _steps(region, fact.receiver):
-            message = "`load_state_dict` replaces the state tensors of an optimizer whose step is captured: capture again after it"
+            message = (
+                "`load_state_dict` replaces the state tensors of an optimizer whose step is captured: capture again "
+                "after it"
+            )
         if message and places.lives_on(region, fact):
             yield _problem(region, fact, message)
 
@@ -194,7 +197,7 @@ def _steps(region: Region, optimizer: Value | None) -> bool:
 
 
 def _made_anew(region: Region) -> Iterator[Problem]:
-    """A line that made an input of the graph runs again before a replay, and nobody but the graph would read the result."""
+    """A line that made an input runs again before a replay, and nobody but the graph would read the result."""
     origin = {s.made: s for s in region.inputs if s.made is not None and s.born is None and s.kind == "fresh"}
     used: set[Storage] = set()
     for fact in reversed(region.life):
@@ -225,9 +228,13 @@ def _made_anew(region: Region) -> Iterator[Problem]:
 def _kept(region: Region, storage: Storage, fact: Fact, replay: Replay) -> bool:
     """True if the new tensor goes somewhere: bound, returned or put into an object before the replay."""
     for later in region.after:
-        if fact.order < later.order < replay.order and isinstance(later, Bind) and later.value is not None:
-            if storage in queries.storages(later.value):
-                return True
+        if (
+            fact.order < later.order < replay.order
+            and isinstance(later, Bind)
+            and later.value is not None
+            and storage in queries.storages(later.value)
+        ):
+            return True
     return False
 
 
@@ -310,7 +317,7 @@ def _vague(value: Value) -> bool:
 
 
 def _missed(region: Region) -> Iterator[Problem]:
-    """A static input made from an argument of the capture that a later call gets anew and does not copy, while others are."""
+    """A static copy of an argument that later calls get anew and do not copy, while others are."""
     if region.copies_inputs:
         return
     written = {
@@ -333,7 +340,8 @@ def _missed(region: Region) -> Iterator[Problem]:
                 (f for f in region.after if isinstance(f, Write) and f.region is None and _static(f, static)), None
             )
             message = (
-                f"`{name}` is not copied into its static input before this replay, while others are: the graph goes on with "
+                f"`{name}` is not copied into its static input before this replay, while others are: the "
+                "graph goes on with "
                 "the one of the capture"
             )
             notes = [Note(made.at, f"the static copy of `{name}`"), Note(region.at, "captured here")]

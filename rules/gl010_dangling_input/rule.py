@@ -117,7 +117,10 @@ def _at_bind(region: Region, fact: Bind, heap: _Heap, lent: set[Storage], kept: 
                     f"drops the last reference to {name}, which the graph still uses: the memory goes to somebody else"
                 )
             else:
-                message = f"{name} is allocated anew while a graph still writes to the old one, which is freed: reserve the final size before the capture"
+                message = (
+                    f"{name} is allocated anew while a graph still writes to the old one, which is freed: reserve the "
+                    "final size before the capture"
+                )
             yield _problem(region, fact, fact.at, message, storage)
             return
 
@@ -151,10 +154,16 @@ def _at_leave(
         if not places.lives_on(region, fact):
             continue
         if binding is not None:
-            message = "a local of the code that captures: it is freed when the call returns, but the graph goes on reading it; keep it with the graph"
+            message = (
+                "a local of the code that captures: it is freed when the call returns, but the graph goes on reading "
+                "it; keep it with the graph"
+            )
             yield _problem(region, fact, binding.at, message, storage)
         elif entered is not None and _temporary(entered, storage) and fact.chain:
-            message = "a temporary: nobody holds it after this call, but the graph goes on reading its memory; give it a name that lives as long"
+            message = (
+                "a temporary: nobody holds it after this call, but the graph goes on reading its memory; give it a "
+                "name that lives as long"
+            )
             yield _problem(region, fact, fact.chain[-1].at, message, storage)
 
 
@@ -186,13 +195,18 @@ def _local_modules(region: Region) -> Iterator[Problem]:
                     continue
                 binding = made[value.id]
                 same = binding.function == fact.function and len(binding.chain) == len(fact.chain)
-                if same and fact.scope == binding.place.owner and places.lives_on(region, fact):
-                    if fact.scope not in _closed_scopes(region):
-                        message = (
-                            "a module of the code that captures: its weights are freed when the call returns, but the graph "
-                            "goes on reading them; keep it with the graph"
-                        )
-                        yield _problem(region, fact, binding.at, message, None)
+                if (
+                    same
+                    and fact.scope == binding.place.owner
+                    and places.lives_on(region, fact)
+                    and fact.scope not in _closed_scopes(region)
+                ):
+                    message = (
+                        "a module of the code that captures: its weights are freed when the call returns, "
+                        "but the graph "
+                        "goes on reading them; keep it with the graph"
+                    )
+                    yield _problem(region, fact, binding.at, message, None)
 
 
 def _weights(module: Instance) -> set[Storage]:
@@ -269,7 +283,7 @@ def _functions(value: Value | None, depth: int) -> Iterator[FunctionValue]:
 
 
 def _in_objects(region: Region) -> set[Storage]:
-    """Memory in records whose fields are set without a trace (dataclasses, external objects), and passed to such objects."""
+    """Memory in records whose fields are set without a trace: dataclasses, external objects and their arguments."""
     found: set[Storage] = set()
     seen: set[int] = set()
     for fact in region.life:
@@ -302,7 +316,10 @@ def _offloaded(region: Region) -> Iterator[Problem]:
         if fact.receiver is None or not any(t.storage in lent for t in tensors(fact.receiver, 8)):
             continue
         if places.lives_on(region, fact) and not places.graph_dropped(region, fact):
-            message = f"`{fact.text}` frees the GPU memory of weights that the graph goes on reading: drop the graph first, capture again afterwards"
+            message = (
+                f"`{fact.text}` frees the GPU memory of weights that the graph goes on reading: drop the graph first, "
+                "capture again afterwards"
+            )
             yield _problem(region, fact, fact.at, message, None)
 
 

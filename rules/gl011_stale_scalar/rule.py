@@ -82,7 +82,10 @@ def _numbers(region: Region) -> Iterator[Problem]:
 def _use(region: Region, fact: Fact, scalar: Value, change: Fact) -> Problem:
     name = getattr(change, "text", "") or (change.place.name if isinstance(change, Bind) else "")
     what = f"`{name}`" if name else "a Python value"
-    message = f"{what} changes between replays, but the graph keeps the number of the capture: use a device tensor and `fill_()`"
+    message = (
+        f"{what} changes between replays, but the graph keeps the number of the capture: use a device tensor and "
+        "`fill_()`"
+    )
     notes = [Note(region.at, "captured here"), Note(change.at, "changed here")]
     notes += [Note(frame.at, f"`{frame.function}` called here") for frame in fact.chain[region.depth :]][-3:]
     return Problem(fact.at, message, tuple(notes), function=fact.function)
@@ -99,7 +102,11 @@ def _changes(region: Region) -> _Changes:
     for fact in region.after:
         if fact.region is not None:
             continue
-        if isinstance(fact, Op) and fact.name.endswith(".step") and (optimizer := _scheduled(fact.receiver)) is not None:
+        if (
+            isinstance(fact, Op)
+            and fact.name.endswith(".step")
+            and (optimizer := _scheduled(fact.receiver)) is not None
+        ):
             if places.lives_on(region, fact):
                 for group in _groups(optimizer):
                     if not isinstance(group.items.get("lr"), Tensor):
@@ -150,15 +157,14 @@ def _scheduled(scheduler: Value | None) -> Instance | None:
     if not isinstance(scheduler, Instance):
         return None
     first = scheduler.args[0] if scheduler.args else scheduler.kwargs.get("optimizer")
-    if not isinstance(first, Instance) or not _is_optimizer(first):
+    if not isinstance(first, Instance) or not places.is_optimizer(first):
         return None
     name = scheduler.external or getattr(scheduler.cls, "name", "")
-    return first if name.endswith("LR") or "sched" in name.lower() or name.rpartition(".")[2].endswith("Restarts") else None
-
-
-def _is_optimizer(value: Instance) -> bool:
-    bases = getattr(value.cls, "external_bases", ())
-    return value.external.startswith("torch.optim.") or any(b.startswith("torch.optim.") for b in bases)
+    return (
+        first
+        if name.endswith("LR") or "sched" in name.lower() or name.rpartition(".")[2].endswith("Restarts")
+        else None
+    )
 
 
 def _groups(optimizer: Instance) -> list[Mapping]:
@@ -203,10 +209,11 @@ def _scalars(fact: Fact) -> Iterator[Value]:
 
 def _flat(value: Value, depth: int) -> Iterator[Value]:
     for option in options(value):
-        if isinstance(option, (Const, Host)):
-            if not (isinstance(option, Host) and option.source == "read") and not isinstance(getattr(option, "value", 0), str):
+        if isinstance(option, Const):
+            if not isinstance(option.value, str) or option.place is not None:
                 yield option
-            elif isinstance(option, Const) and isinstance(option.value, str) and option.place is not None:
+        elif isinstance(option, Host):
+            if option.source != "read":
                 yield option
         elif isinstance(option, Sequence) and depth > 0:
             for item in option.items:
@@ -233,9 +240,14 @@ def _changed(
         if owner is not None and owner.made is not None and place.kind == "attribute":
             for record, fact in changes.records.get(owner.made, ()):
                 new = record.attrs.get(place.name)
-                if record.id != owner.id and new is not None and isinstance(new, (Const, Host)):
-                    if not _same(owner.attrs.get(place.name), new) and type(record.cls) is type(owner.cls):
-                        return fact
+                if (
+                    record.id != owner.id
+                    and new is not None
+                    and isinstance(new, (Const, Host))
+                    and not _same(owner.attrs.get(place.name), new)
+                    and type(record.cls) is type(owner.cls)
+                ):
+                    return fact
     return None
 
 
@@ -243,9 +255,14 @@ def _learning_rates(region: Region) -> Iterator[Problem]:
     """The float learning rate of a captured built-in optimizer that a scheduler, or an assignment, changes later."""
     stepped: dict[int, Instance] = {}
     for fact in region.captured:
-        if isinstance(fact, Op) and fact.name.endswith(".step") and isinstance(fact.receiver, Instance):
-            if fact.receiver.external.startswith("torch.optim.") and _scheduled(fact.receiver) is None:
-                stepped.setdefault(fact.receiver.id, fact.receiver)
+        if (
+            isinstance(fact, Op)
+            and fact.name.endswith(".step")
+            and isinstance(fact.receiver, Instance)
+            and fact.receiver.external.startswith("torch.optim.")
+            and _scheduled(fact.receiver) is None
+        ):
+            stepped.setdefault(fact.receiver.id, fact.receiver)
     for optimizer in stepped.values():
         rate = optimizer.kwargs.get("lr") or (optimizer.args[1] if len(optimizer.args) > 1 else None)
         if rate is not None and (tensors(rate, 1) or isinstance(rate, Unknown)):
@@ -288,7 +305,12 @@ def _modes(region: Region) -> Iterator[Problem]:
                 state.pop(fact.place.owner, None)
         elif fact in places.replays(region) and state:
             flip = next(iter(state.values()))
-            message = f"`{flip.text}` changes nothing in the graph, which keeps the mode of the capture: set it before the capture" if flip.text else "the mode is switched after the capture, which the graph does not see"
+            message = (
+                f"`{flip.text}` changes nothing in the graph, which keeps the mode of the capture: set it "
+                "before the capture"
+                if flip.text
+                else "the mode is switched after the capture, which the graph does not see"
+            )
             notes = (Note(region.at, "captured here"), Note(fact.at, "replayed here"))
             yield Problem(flip.at, message, notes, function=flip.function)
             return
@@ -312,7 +334,11 @@ def _modal_modules(region: Region) -> dict[int, bool]:
 def _mode_before(region: Region, module: Instance) -> bool:
     mode = True
     for fact in region.before:
-        if isinstance(fact, Bind) and fact.place == Place(module.id, "training", "attribute") and isinstance(fact.value, Const):
+        if (
+            isinstance(fact, Bind)
+            and fact.place == Place(module.id, "training", "attribute")
+            and isinstance(fact.value, Const)
+        ):
             mode = bool(fact.value.value)
     return mode
 
@@ -327,7 +353,9 @@ def _autocast(region: Region) -> Iterator[Problem]:
     for replay in places.replays(region):
         block = next((c for c in replay.contexts if _is_autocast(c)), None)
         if block is not None:
-            message = "autocast around a replay has no effect, the graph keeps the dtypes of the capture: capture inside it"
+            message = (
+                "autocast around a replay has no effect, the graph keeps the dtypes of the capture: capture inside it"
+            )
             notes = (Note(region.at, "captured here"), Note(replay.at, "replayed here"))
             yield Problem(block.at, message, notes, function=block.function)
             return
@@ -344,7 +372,12 @@ def _casts(region: Region) -> bool:
     """True if the capture holds work that autocast would run in another dtype."""
     return any(
         (isinstance(f, Operator) and f.op == "@")
-        or (isinstance(f, Op) and any(w in f.name.lower() for w in ("linear", "conv", "matmul", "mm", "attention", "lstm", "gru", "einsum")))
+        or (
+            isinstance(f, Op)
+            and any(
+                w in f.name.lower() for w in ("linear", "conv", "matmul", "mm", "attention", "lstm", "gru", "einsum")
+            )
+        )
         for f in region.captured
     )
 
@@ -362,7 +395,10 @@ def _cpu_scalars(region: Region) -> Iterator[Problem]:
                 continue
             change = _written_later(region, scalar)
             if change is not None:
-                message = "a CPU scalar tensor is passed to the kernel by value: what is written to it later never reaches the graph, keep it on the GPU"
+                message = (
+                    "a CPU scalar tensor is passed to the kernel by value: what is written to it later never reaches "
+                    "the graph, keep it on the GPU"
+                )
                 notes = (Note(region.at, "captured here"), Note(change.at, "changed here"))
                 yield Problem(fact.at, message, notes, function=fact.function)
 

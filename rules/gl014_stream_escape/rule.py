@@ -87,12 +87,12 @@ def _captured_streams(region: Region) -> Iterator[Problem]:
     if streams is None:
         return
     joined = streams.known.get(streams.main, set())
-    for stream_id, block in streams.busy.items():
-        if stream_id not in joined and not block.maybe:
+    for stream_id, last in streams.busy.items():
+        if stream_id not in joined and not last.maybe:
             message = (
                 "forks work onto this stream and nothing joins it: the end of the capture fails with unjoined work"
             )
-            yield _problem(region, block, message)
+            yield _problem(region, last, message)
 
 
 def _is_work(fact: Fact) -> bool:
@@ -155,7 +155,10 @@ def _synchronised(
 
 
 def _outside(what: str) -> str:
-    return f"waits in the capture for work of {what} from before it, which cannot be captured: wait before the capture begins"
+    return (
+        f"waits in the capture for work of {what} from before it, which cannot be captured: wait before the capture "
+        "begins"
+    )
 
 
 def _recorded(fact: Op) -> int | None:
@@ -231,9 +234,13 @@ def _handed_out(region: Region) -> int | None:
         if isinstance(fact, Op):
             for value in (fact.receiver, *fact.args, *fact.kwargs.values()):
                 for option in options(value) if value is not None else ():
-                    if isinstance(option, Instance) and option.external in _STREAMS and option.made is None:
-                        if not _is_default(region, option):
-                            return option.id
+                    if (
+                        isinstance(option, Instance)
+                        and option.external in _STREAMS
+                        and option.made is None
+                        and not _is_default(region, option)
+                    ):
+                        return option.id
     return None
 
 
@@ -346,7 +353,8 @@ def _begun_outside(region: Region) -> Iterator[Problem]:
                 if made is None or (begin is not None and _same_stream(region, made)):
                     continue
                 message = (
-                    "this forward runs before the capture, but its backward is captured: autograd runs it on the stream "
+                    "this forward runs before the capture, but its backward is captured: autograd runs it on "
+                    "the stream "
                     "of the forward; compute it inside the capture, or detach it"
                 )
                 notes = (Note(region.at, "captured here"), Note(backwards[-1].at, "its backward is captured here"))
@@ -366,9 +374,13 @@ def _maker(region: Region, tensor: Tensor) -> Fact | None:
         if isinstance(fact, Bind) and fact.region is None and tensor.storage in queries.storages(fact.value, 0):
             if place is None or fact.place == place or fact.place.kind != "local":
                 made = fact
-        elif made is None and isinstance(fact, (Op, Operator)) and fact.region is None:
-            if tensor.storage in queries.storages(fact.result, 1):
-                made = fact
+        elif (
+            made is None
+            and isinstance(fact, (Op, Operator))
+            and fact.region is None
+            and tensor.storage in queries.storages(fact.result, 1)
+        ):
+            made = fact
     return made
 
 

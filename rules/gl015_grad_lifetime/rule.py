@@ -41,14 +41,15 @@ def _manual(region: Region) -> Iterator[Problem]:
         )
         notes = (Note(left.at, "gradients come from here"), *region.way(backward))
         yield Problem(backward.at, message, notes[:5], function=backward.function)
-    if any(isinstance(f, Op) and f.name.endswith(".step") and _is_optimizer(f.receiver) for f in region.captured):
+    if any(isinstance(f, Op) and f.name.endswith(".step") and places.is_optimizer(f.receiver) for f in region.captured):
         return
     for fact in region.after:
         if fact.region is None and _clears(fact, used, strict=True) and places.next_replay(region, fact) is not None:
             if _set_again(region, fact):
                 continue
             message = (
-                "sets gradients to None while a graph writes them: later replays fill memory that no parameter points to, "
+                "sets gradients to None while a graph writes them: later replays fill memory that no "
+                "parameter points to, "
                 "and the optimizer skips the parameters"
             )
             yield _problem(region, fact, message)
@@ -65,13 +66,6 @@ def _problem(region: Region, fact: Fact, message: str) -> Problem:
 def _parameters(region: Region) -> set[Storage]:
     """Parameters that captured work reads."""
     return {s for s in region.inputs if s.kind == "parameter"}
-
-
-def _is_optimizer(value: Value | None) -> bool:
-    if not isinstance(value, Instance):
-        return False
-    bases = getattr(value.cls, "external_bases", ())
-    return value.external.startswith("torch.optim.") or any(b.startswith("torch.optim.") for b in bases)
 
 
 def _clears(fact: Fact, used: set[Storage], strict: bool = False) -> bool:
@@ -95,7 +89,7 @@ def _concerns(owner: Value | None, used: set[Storage], strict: bool) -> bool:
         return not strict
     held: list[Tensor] = []
     vague = False
-    if _is_optimizer(owner):
+    if places.is_optimizer(owner):
         groups = owner.attrs.get("param_groups")
         for value in (*owner.args[:1], owner.kwargs.get("params"), groups):
             if value is not None:
@@ -120,7 +114,7 @@ def _zeroes(fact: Fact, used: set[Storage]) -> bool:
 
 
 def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
-    """The eager backward whose gradients are still there at the captured one; None if they were cleared, or are zeroed."""
+    """The eager backward whose gradients are still there at the captured one; None if there is none."""
     present: Fact | None = None
     recent: set[Storage] = set()
     for fact in region.life:
@@ -164,7 +158,10 @@ def _accumulated(region: Region) -> Iterator[Problem]:
     used = _parameters(region)
     clear: Fact | None = None
     calls: list[Fact] = []
-    hooked = any(isinstance(f, Op) and f.name.endswith(("register_hook", "register_post_accumulate_grad_hook")) for f in region.life)
+    hooked = any(
+        isinstance(f, Op) and f.name.endswith(("register_hook", "register_post_accumulate_grad_hook"))
+        for f in region.life
+    )
     if hooked:
         return
     replayed = False
@@ -182,7 +179,8 @@ def _accumulated(region: Region) -> Iterator[Problem]:
             calls.append(fact)
             if clear is not None and len(calls) > 1:
                 message = (
-                    "gradients are set to None and then accumulated over several calls of a graphed callable: the first "
+                    "gradients are set to None and then accumulated over several calls of a graphed "
+                    "callable: the first "
                     "`.grad` is the graph's own buffer, which the next call overwrites; start from zeroed tensors"
                 )
                 notes = (Note(region.at, "graphed here"), Note(calls[-1].at, "accumulates here"))

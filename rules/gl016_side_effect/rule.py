@@ -13,8 +13,20 @@ from graphlint.source import Location
 from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, origins
 
 _LOGGERS = frozenset(
-    """add_scalar add_scalars add_histogram add_image add_text add_figure log_metric log_metrics log_dict log_scalar
-    set_postfix set_description""".split()
+    [
+        "add_scalar",
+        "add_scalars",
+        "add_histogram",
+        "add_image",
+        "add_text",
+        "add_figure",
+        "log_metric",
+        "log_metrics",
+        "log_dict",
+        "log_scalar",
+        "set_postfix",
+        "set_description",
+    ]
 )
 _GROWING_CACHES = ("DynamicCache", "QuantizedCache", "OffloadedCache", "EncoderDecoderCache")
 _GROWS = ("append", "extend", "add", "appendleft", "put", "put_nowait", "insert", "extendleft")
@@ -94,7 +106,8 @@ def _bound(region: Region, fact: Bind, made: dict[Storage, list[Fact]], read: bo
     for tensor in (o for o in options(value) if isinstance(o, Tensor)):
         if tensor.storage.born is region and _from_itself(region, fact, tensor, made):
             message = (
-                f"{name} is rebuilt from itself in the capture: the graph goes on reading the old tensor at every replay, "
+                f"{name} is rebuilt from itself in the capture: the graph goes on reading the old tensor at "
+                "every replay, "
                 "so it never grows or advances; write into a tensor of fixed size"
             )
             return _problem(region, fact, message)
@@ -185,7 +198,8 @@ def _growing_cache(region: Region, fact: Op | Unfollowed | Enter) -> Problem | N
                     return None  # told where it is used
                 name = option.external.rpartition(".")[2]
                 message = (
-                    f"`{name}` grows by `torch.cat` in Python: the capture grows it once, every replay reads and writes "
+                    f"`{name}` grows by `torch.cat` in Python: the capture grows it once, every replay reads "
+                    "and writes "
                     "the same place; use a `StaticCache`"
                 )
                 at = fact.chain[-1].at if isinstance(fact, Enter) and fact.chain else fact.at
@@ -197,13 +211,17 @@ def _called(region: Region, fact: Op) -> Problem | None:
     last = fact.name.rpartition(".")[2]
     receiver = fact.receiver
     if last == "step" and isinstance(receiver, Instance) and _scheduler(receiver):
-        message = f"`{fact.text}` in the capture: the schedule advances once, replays do not move it; call it after the replay"
+        message = (
+            f"`{fact.text}` in the capture: the schedule advances once, replays do not move it; call it after the "
+            "replay"
+        )
         return _problem(region, fact, message)
     if last == "unscale_" and "GradScaler" in fact.name:
         stepped = any(isinstance(f, Op) and f.name.endswith("GradScaler.step") for f in region.captured)
         if not stepped:
             message = (
-                "`unscale_()` marks the gradients as unscaled in Python, at the capture only: an eager `scaler.step()` after "
+                "`unscale_()` marks the gradients as unscaled in Python, at the capture only: an eager "
+                "`scaler.step()` after "
                 "a replay unscales them again"
             )
             return _problem(region, fact, message)

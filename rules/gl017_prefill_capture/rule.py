@@ -15,7 +15,7 @@ from graphlint.value import Const, Host, Sequence, Storage, Tensor, Value, optio
 _ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward", "MultiheadAttention.forward")
 _TRANSFORMERS = ("TransformerEncoder.forward", "TransformerEncoderLayer.forward", "Transformer.forward")
 _REDUCES = frozenset({
-    "mean", "sum", "amax", "amin", "max", "min", "logsumexp", "std", "var", "norm", "cumsum", "prod", "median", "argmax",
+    "mean", "sum", "amax", "amin", "max", "min", "logsumexp", "std", "var", "norm", "cumsum", "prod", "argmax",
 })  # fmt: skip
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum", "mm"})
 _MASKS = re.compile(r"mask|valid|keep|len|pos|seg|owner|weight|pad|slot|count|cu_|used|active|live|bias", re.IGNORECASE)
@@ -75,7 +75,9 @@ def _varying(index: Value) -> int | None:
         if isinstance(part, Sequence) and part.kind == "slice" and len(part.items) == 3:
             low, high, _ = part.items
             front = isinstance(low, Const) and low.value in (None, 0)
-            if front and (isinstance(high, Host) or (isinstance(high, Const) and high.value is not None and origins(high))):
+            if front and (
+                isinstance(high, Host) or (isinstance(high, Const) and high.value is not None and origins(high))
+            ):
                 return dim
     return None
 
@@ -107,7 +109,14 @@ def _masked(region: Region, storage: Storage) -> bool:
             last = captured.name.rpartition(".")[2]
             if last in ("masked_fill", "masked_fill_", "where", "tril", "triu"):
                 return True
-            for name in ("attn_mask", "key_padding_mask", "src_key_padding_mask", "is_causal", "mask", "attention_mask"):
+            for name in (
+                "attn_mask",
+                "key_padding_mask",
+                "src_key_padding_mask",
+                "is_causal",
+                "mask",
+                "attention_mask",
+            ):
                 given = captured.kwargs.get(name)
                 if given is not None and not (isinstance(given, Const) and not given.value):
                     return True
@@ -165,7 +174,10 @@ def _over(fact: Op, dim: int) -> bool:
     subject = fact.receiver if fact.receiver is not None else fact.args[0]
     rank = len(subject.shape) if isinstance(subject, Tensor) and subject.shape is not None else None
     for one in axes:
-        if isinstance(one, Const) and isinstance(one.value, int):
-            if one.value == dim or (rank is not None and one.value + rank == dim):
-                return True
+        if (
+            isinstance(one, Const)
+            and isinstance(one.value, int)
+            and (one.value == dim or (rank is not None and one.value + rank == dim))
+        ):
+            return True
     return False

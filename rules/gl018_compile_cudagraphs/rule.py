@@ -36,7 +36,8 @@ def _nested(region: Region) -> Iterator[Problem]:
             kind = fact.receiver.attrs.get("$kind")
             if isinstance(kind, Const) and kind.value == "cudagraphs":
                 message = (
-                    f"`{fact.text or 'this function'}` is compiled with CUDA graphs of its own, which cannot be captured "
+                    f"`{fact.text or 'this function'}` is compiled with CUDA graphs of its own, which cannot "
+                    "be captured "
                     "again: compile it in the default mode for this"
                 )
                 yield Problem(fact.at, message, region.way(fact), function=fact.function)
@@ -44,7 +45,9 @@ def _nested(region: Region) -> Iterator[Problem]:
 
 def _calls(region: Region) -> list[Op]:
     return [
-        f for f in region.life if isinstance(f, Op) and f.name == CALL and f.receiver is region.graph and f.region is not region
+        f
+        for f in region.life
+        if isinstance(f, Op) and f.name == CALL and f.receiver is region.graph and f.region is not region
     ]
 
 
@@ -102,9 +105,7 @@ def _flat(value: Value) -> list[Tensor]:
     return []
 
 
-def _uses(
-    region: Region, fact: Fact, call: Op | None, names: dict[tuple[int, str], Op]
-) -> Iterator[tuple[Op, Place]]:
+def _uses(region: Region, fact: Fact, call: Op | None, names: dict[tuple[int, str], Op]) -> Iterator[tuple[Op, Place]]:
     """Outputs of an earlier call that `fact` reads."""
     if call is None or not names:
         return
@@ -164,7 +165,8 @@ def _mutated(region: Region) -> Iterator[Problem]:
         if storage in given or _parameter(region, fact, entered):
             name = fact.text.removesuffix("()").rpartition(".")[0] or fact.text
             message = (
-                f"`{name}` is an argument of the compiled function and is written in place: CUDA graphs are skipped, with a "
+                f"`{name}` is an argument of the compiled function and is written in place: CUDA graphs are "
+                "skipped, with a "
                 "log line only; return the new value, or keep it in a buffer"
             )
             notes = (Note(region.at, "compiled here"), *region.way(fact)[1:])
@@ -238,7 +240,10 @@ def _reshaped(region: Region, call: Op) -> Problem:
 
 def _gradients(region: Region) -> Iterator[Problem]:
     """Several backwards through the compiled function since `.grad` was None."""
-    if any(isinstance(f, Op) and f.name.endswith(("register_hook", "register_post_accumulate_grad_hook")) for f in region.life):
+    if any(
+        isinstance(f, Op) and f.name.endswith(("register_hook", "register_post_accumulate_grad_hook"))
+        for f in region.life
+    ):
         return
     used = {s for s in region.inputs if s.kind == "parameter"}
     cleared = False
@@ -251,7 +256,9 @@ def _gradients(region: Region) -> Iterator[Problem]:
             called = True
         elif isinstance(fact, Op) and fact.name.rpartition(".")[2] == "zero_grad":
             flag = fact.argument(0, "set_to_none")
-            cleared = (flag is None or (isinstance(flag, Const) and bool(flag.value))) and _concerns(fact.receiver, used)
+            cleared = (flag is None or (isinstance(flag, Const) and bool(flag.value))) and _concerns(
+                fact.receiver, used
+            )
             backwards = 0
         elif isinstance(fact, Bind) and fact.place.name == "grad":
             cleared = places.is_empty(fact.value)
@@ -261,7 +268,8 @@ def _gradients(region: Region) -> Iterator[Problem]:
             backwards += 1
             if cleared and backwards > 1:
                 message = (
-                    "gradients accumulate from None, so `.grad` is an output of the compiled backward, which the next run "
+                    "gradients accumulate from None, so `.grad` is an output of the compiled backward, which "
+                    "the next run "
                     "overwrites: give the parameters zeroed gradients first"
                 )
                 yield Problem(fact.at, message, (Note(region.at, "compiled here"),), function=fact.function)
