@@ -22,10 +22,10 @@ from graphlint.source import SourceError, Span
 from graphlint.value import Const, Instance, Unknown, Value, join
 
 #: A root that has not captured anything after so many ticks is given up; one that has may go on.
-EXPLORE_BUDGET = 15_000
+EXPLORE_BUDGET = 12_000
 ROOT_BUDGET = 40_000
 #: Beyond so many ticks in all, roots are kept short.
-PROJECT_BUDGET = 400_000
+PROJECT_BUDGET = 250_000
 HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)

@@ -32,8 +32,13 @@ _COMMON_NAMES = frozenset(
     execute capture warmup replay reset close generate __new__ wrapper decorator fn func inner process""".split()
 )
 _SITE = re.compile(
-    r"\.graph\s*\(|\bgraph\s*\(|capture_begin|make_graphed_callables|reduce-overhead|max-autotune"
-    r"|cudagraphs|accelerator\.Graph|capture_to_graph|CudaGraphModule|(?:cuda|xpu|npu|module)\.graph\b(?!\w|\.)"
+    r"\.graph\s*\(|(?<!def )\bgraph\s*\(|capture_begin|make_graphed_callables|accelerator\.Graph|capture_to_graph"
+    r"|CudaGraphModule|(?:cuda|xpu|npu|module)\.graph\b(?!\w|\.)"
+)
+#: torch.compile's own words stand in help texts and tables, too: they count where something is set or compiled.
+_COMPILED = re.compile(
+    r"""(?:mode|compile|=).*["'](?:reduce-overhead|max-autotune)["']|["'](?:reduce-overhead|max-autotune)["'].*compile"""
+    r"""|triton\.cudagraphs|backend\s*=\s*["']cudagraphs"""
 )
 
 
@@ -59,14 +64,16 @@ class Site:
 
 def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
     """Every function and module that names a capture interface."""
-    pattern = re.compile("|".join([_SITE.pattern, *(re.escape(m.rpartition(".")[2]) for m in more)])) if more else _SITE
+    own = [re.escape(m.rpartition(".")[2]) for m in more]
+    pattern = re.compile("|".join([_SITE.pattern, *own])) if more else _SITE
     for path in program.capture_files(tuple(m.rpartition(".")[2] for m in more)):
         module = program.module(path)
         if module is None:
             continue
         found: dict[str, list[int]] = {}
+        compiles = "compile" in module.source.text
         for number, line in enumerate(module.source.lines, 1):
-            if pattern.search(line) and not line.lstrip().startswith(("#", "import ", "from ")):
+            if (pattern.search(line) or (compiles and _COMPILED.search(line))) and not line.lstrip().startswith(("#", "import ", "from ")):
                 found.setdefault(_owner(module, number), []).append(number)
         for function, lines in found.items():
             yield Site(module, function, lines)
