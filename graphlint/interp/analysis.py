@@ -25,7 +25,7 @@ from graphlint.value import Const, Instance, Unknown, Value, join
 EXPLORE_BUDGET = 12_000
 ROOT_BUDGET = 40_000
 #: Beyond so many ticks in all, roots are kept short.
-PROJECT_BUDGET = 250_000
+PROJECT_BUDGET = 200_000
 HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)

@@ -370,7 +370,7 @@ def _fields(m: Machine, cls: ClassValue, instance: Instance, args: Args, kwargs:
                 value: Value = args[position]
             elif name in kwargs:
                 value = kwargs[name]
-            elif statement.value is not None:
+            elif statement.value is not None and "*" not in kwargs:
                 with m.quiet():
                     value = _field_default(m, ancestor.scope, statement.value)
             else:

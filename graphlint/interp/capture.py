@@ -69,6 +69,13 @@ def never_entered(m: Machine) -> None:
                 m.regions.append(region)
 
 
+def engine(m: Machine, kwargs: Kwargs, span: Span) -> None:
+    """A serving engine that captures by itself: an empty region with its arguments."""
+    region = Region("engine", m.location(span), m.function_name, m.settings, warm=True, options=kwargs)
+    region.life, region.begin, region.end = m.life, m.order + 1, m.order + 1
+    m.regions.append(region)
+
+
 def _first(manager: Instance, position: int, names: tuple[str, ...]) -> Value | None:
     for name in names:
         if name in manager.kwargs:
@@ -240,7 +247,8 @@ def call_compiled(m: Machine, compiled: Instance, args: Args, kwargs: Kwargs, sp
     fact = m.emit(Op, span, name="torch.compile.call", args=args, kwargs=kwargs, receiver=compiled, text=text)
     m.reads(fact, *args, *kwargs.values())
     name = kind.value if isinstance(kind, Const) else "plain"
-    if name == "plain" or any(r.kind == "compile" for r in m.region_stack):
+    if name == "plain" or m.region_stack:
+        # Inside a capture its code is captured where it stands; whether it may be is for the rules to say.
         return m.call(function, args, kwargs, span, text)
     return _run_recorded(m, compiled, function, args, kwargs, span, "compile", maybe=name == "maybe", warm=True)
 

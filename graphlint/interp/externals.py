@@ -10,6 +10,7 @@ from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Par
 from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
 from graphlint.knowledge import results
 from graphlint.knowledge.capture_api import ACCELERATOR_CALLS, COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
+from graphlint.knowledge.engines import ENGINES
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -79,6 +80,8 @@ def _foreign(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
     if last[:1].isupper():
         made = _instance(m, name, args, clean, span)
         m.emit(Op, span, name=name, args=args, kwargs=clean, result=made, text=text)
+        if name in ENGINES:
+            capture.engine(m, clean, span)
         return made
     given = [t for v in (*args, *clean.values()) for t in tensors(v, 1)]
     result: Value = Unknown(f"{last}()")

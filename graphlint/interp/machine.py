@@ -548,7 +548,8 @@ class Machine:
                 if found is not None and isinstance(found[0], FunctionValue):
                     calls.call_function(self, found[0], (instance,), {"*": Unknown()}, cls.node.span)
                 elif cls.dataclass:
-                    calls._fields(self, cls, instance, (), {}, cls.node.span)
+                    # Nobody was seen to make it, so its defaults say nothing of what it holds.
+                    calls._fields(self, cls, instance, (), {"*": Unknown()}, cls.node.span)
         except BudgetSpent:
             if self.ticks > limit:
                 raise

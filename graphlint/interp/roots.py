@@ -42,6 +42,11 @@ _COMPILED = re.compile(
 )
 
 
+#: Engine arguments about graphs, and the calls that take them.
+_ENGINE_WORDS = re.compile(r"cudagraph_|_cudagraph|full_cuda_graph|cuda_graph_sizes|_len_to_capture")
+_ENGINE = re.compile(r"\b(?:LLM|EngineArgs|AsyncEngineArgs|CompilationConfig)\s*\(")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Root:
     """`function` is the qualified name of what is run, "" for the module's own code."""
@@ -72,8 +77,10 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
             continue
         found: dict[str, list[int]] = {}
         compiles = "compile" in module.source.text
+        serves = "vllm" in module.source.text and _ENGINE_WORDS.search(module.source.text) is not None
         for number, line in enumerate(module.source.lines, 1):
-            if (pattern.search(line) or (compiles and _COMPILED.search(line))) and not line.lstrip().startswith(("#", "import ", "from ")):
+            named = pattern.search(line) or (compiles and _COMPILED.search(line)) or (serves and _ENGINE.search(line))
+            if named and not line.lstrip().startswith(("#", "import ", "from ")):
                 found.setdefault(_owner(module, number), []).append(number)
         for function, lines in found.items():
             yield Site(module, function, lines)
