@@ -81,11 +81,10 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     if len(mine) != 1:
         return
     first: Region | None = None
-    for fact in region.life:
-        if fact.order >= begin.order:
-            break
+    for fact in region.before:
         if isinstance(fact, CaptureBegin) and mine[0] in queries.graphs(fact.begun.graph):
-            first = fact.begun
+            # Where it is not known whether the second capture is made, a counter usually sees to it that it is not.
+            first = fact.begun if fact.order < begin.order and (fact.maybe or not begin.maybe) else first
         elif isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine:
             first = None
     if first is not None:
