@@ -19,10 +19,12 @@ GRAPH_MARKERS: tuple[bytes, ...] = (
     b"accelerator.Graph",
     b"make_graphed_callables",
     b"capture_to_graph",
+    b"cuda_graph_sizes",  # engine arguments, as the next one
+    b"full_cuda_graph",
     b"CudaGraphModule",
     b"XPUGraph",
     b"NPUGraph",
     b"MUSAGraph",
     b"MLUGraph",
 )
-CAPTURE_MARKERS: tuple[bytes, ...] = (b"capture_begin", b"reduce-overhead", b"max-autotune")
+CAPTURE_MARKERS: tuple[bytes, ...] = (b"capture_begin", b"reduce-overhead", b"max-autotune", b"_len_to_capture")

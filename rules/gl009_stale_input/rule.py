@@ -211,7 +211,12 @@ def _made_anew(region: Region) -> Iterator[Problem]:
                 if old is None or new is old or new.born is not None or new in used or fact.region is not None:
                     continue
                 replay = places.next_replay(region, fact)
-                if replay is None or not _kept(region, new, fact, replay) or places.captured_elsewhere(region, new):
+                if (
+                    replay is None
+                    or _copied_by_name(region, fact, replay)
+                    or not _kept(region, new, fact, replay)
+                    or places.captured_elsewhere(region, new)
+                ):
                     continue
                 if places.refreshed(region, old, fact.order, replay.order) or places.refreshed(
                     region, old, region.end, fact.order
@@ -223,6 +228,15 @@ def _made_anew(region: Region) -> Iterator[Problem]:
                 yield _problem(region, fact, message)
         for operand in queries.operands(fact):
             used |= {t.storage for t in tensors(operand, 2)}
+
+
+def _copied_by_name(region: Region, fact: Fact, replay: Replay) -> bool:
+    """True if something that is not known is copied into before the replay: a loop over attributes, for example."""
+    return any(
+        isinstance(f, Write) and fact.order < f.order < replay.order and f.how == "copy_"
+        and all(t.storage.kind == "unknown" for t in tensors(f.target, 0))
+        for f in region.after
+    )  # fmt: skip
 
 
 def _kept(region: Region, storage: Storage, fact: Fact, replay: Replay) -> bool:

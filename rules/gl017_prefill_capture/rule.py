@@ -8,9 +8,23 @@ from collections.abc import Iterator
 from graphlint import places, queries
 from graphlint.fact import Fact, Index, Op, Operator, Write
 from graphlint.finding import Note, Problem
+from graphlint.knowledge.engines import GRAPH_SETTINGS, RENAMED_ARGUMENTS, RENAMED_SETTINGS
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Host, Sequence, Storage, Tensor, Value, options, origins, tensors
+from graphlint.value import (
+    Const,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Sequence,
+    Storage,
+    Tensor,
+    Value,
+    options,
+    origins,
+    tensors,
+)
 
 _ATTENTION = ("scaled_dot_product_attention", "multi_head_attention_forward", "MultiheadAttention.forward")
 _TRANSFORMERS = ("TransformerEncoder.forward", "TransformerEncoderLayer.forward", "Transformer.forward")
@@ -24,6 +38,8 @@ _SEQUENCES = r"prompt|prefill|seq|doc|context|packed|varlen|text|token"
 
 @rule("GL017", "prefill-capture", "warning", "work of varying sequence length under one captured shape, unmasked")
 def check(region: Region) -> Iterator[Problem]:
+    if region.kind == "engine":
+        yield from _engine(region)
     if region.kind not in places.MANUAL:
         return
     for write, dim in _partial_writes(region):
@@ -40,6 +56,49 @@ def check(region: Region) -> Iterator[Problem]:
             notes = (Note(write.at, "filled up to a varying length here"), Note(mixed.at, "positions are mixed here"))
             yield Problem(region.at, message, notes, function=region.function)
             return
+
+
+def _engine(region: Region) -> Iterator[Problem]:
+    """Arguments of a serving engine that are gone, or that say opposite things."""
+    given = region.options
+    told = given.get("compilation_config")
+    settings: dict[object, Value] = {}
+    if isinstance(told, Mapping):
+        settings = dict(told.items)
+    elif isinstance(told, Instance):
+        settings = dict(told.kwargs)
+    own = {n: v for n, v in given.items() if n in RENAMED_SETTINGS or n in GRAPH_SETTINGS}
+    settings |= own
+    for name, instead in {**RENAMED_ARGUMENTS, **RENAMED_SETTINGS}.items():
+        if name in (given if name in RENAMED_ARGUMENTS else settings):
+            yield _argument(region, f"`{name}` is out of date: write {instead}")
+            return
+    asked = [n for n in GRAPH_SETTINGS if n in settings and not _off(settings[n])]
+    if asked and _true(given.get("enforce_eager")):
+        yield _argument(
+            region, f"`enforce_eager=True` turns CUDA graphs off, so `{asked[0]}` has no effect: drop one of them"
+        )
+        return
+    sizes = settings.get("cudagraph_capture_sizes")
+    if sizes is not None and not _off(sizes) and "cudagraph_mode" in settings and _off(settings["cudagraph_mode"]):
+        yield _argument(region, "`cudagraph_mode` turns CUDA graphs off, so `cudagraph_capture_sizes` has no effect")
+
+
+def _argument(region: Region, message: str) -> Problem:
+    return Problem(region.at, message, function=region.function)
+
+
+def _true(value: Value | None) -> bool:
+    return isinstance(value, Const) and value.value is True
+
+
+def _off(value: Value) -> bool:
+    """True for a setting that asks for no graphs."""
+    if isinstance(value, Const):
+        return value.value in (None, False, 0, "NONE", "none")
+    if isinstance(value, External):
+        return value.name.endswith(".NONE")
+    return isinstance(value, Sequence) and not value.items and value.rest is None
 
 
 def _name(fact: Fact) -> str:
