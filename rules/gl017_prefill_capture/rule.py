@@ -62,9 +62,9 @@ def _engine(region: Region) -> Iterator[Problem]:
     """Arguments of a serving engine that are gone, or that say opposite things."""
     given = region.options
     told = given.get("compilation_config")
-    settings: dict[object, Value] = {}
+    settings: dict[str, Value] = {}
     if isinstance(told, Mapping):
-        settings = dict(told.items)
+        settings = {str(n): v for n, v in told.items.items()}
     elif isinstance(told, Instance):
         settings = dict(told.kwargs)
     own = {n: v for n, v in given.items() if n in RENAMED_SETTINGS or n in GRAPH_SETTINGS}
