@@ -264,6 +264,8 @@ def _run(
             return Unknown(function.name)
         return contexts.decorate(m, function.wraps, node.span, lambda: _body(m, activation, body, node))
     finally:
+        if m.region_stack and m.region_stack[-1].kind == "begin-end":
+            m.abandon(node)
         m.stack.pop()
         m.chain, m.path = saved_chain, saved_path
 

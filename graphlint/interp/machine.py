@@ -329,6 +329,19 @@ class Machine:
         self.emit(CaptureEnd, span, ended=region, ensured=self.finals > 0)
         region.end = self.order
 
+    def abandon(self, node: tree.Function | tree.Lambda) -> None:
+        """Closes captures that the function which ends here began and, on this path, did not end though it can."""
+        if not isinstance(node, tree.Function):
+            return
+        first, last = node.lines
+        lines = self.stack[-1].scope.module.source.lines[first - 1 : last]
+        while self.region_stack and self.region_stack[-1].kind == "begin-end":
+            if self.region_stack[-1].depth != len(self.chain) or not any("capture_end" in line for line in lines):
+                return
+            region = self.region_stack.pop()
+            self.region = self.region_stack[-1] if self.region_stack else None
+            region.end = self.order
+
     def reach(self, function: FunctionValue, module: Module) -> None:
         if self.region is not None and isinstance(function.node, tree.Function):
             at = Location(str(module.path), function.node.span)
