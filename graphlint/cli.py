@@ -72,7 +72,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known = {"--help", "-h", "--version", "-V"}
-        if args and args[0] not in COMMANDS and args[0] not in known:
+        if not args or (args[0] not in COMMANDS and args[0] not in known):
             args = ["check", *args]
         return super().parse_args(ctx, args)
 
@@ -90,7 +90,6 @@ def _require(command: str) -> None:
 @click.group(
     cls=Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    no_args_is_help=True,
 )
 @click.version_option(__version__, "-V", "--version", message="graphlint %(version)s")
 def cli() -> None:

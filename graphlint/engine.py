@@ -12,15 +12,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from graphlint import edits
 from graphlint.config import Config, check_rule_names
 from graphlint.finding import FileError, Finding
 from graphlint.registry import Registry, load_rules
-from graphlint.source import Location, Span
+from graphlint.source import Location, Source, Span
 from graphlint.trail import Trail
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[s
         program.module(Path(path))
     for overlaid in scope.overlay:
         program.module(overlaid)
-    findings, crashes = judge(analysis.regions, registry.rules)
+    findings, crashes = judge(analysis.regions, registry.rules, program.source)
     told = {**program.errors, **analysis.errors}
     errors = [FileError(str(path), one_line(text)) for path, text in sorted(told.items())]
     errors += crashes
@@ -201,32 +202,36 @@ def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[s
     return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests, trail)
 
 
-def judge(regions: Iterable[Region], rules: Sequence[Rule]) -> tuple[list[Finding], list[FileError]]:
-    """What the rules say of the regions, and one line for each rule that crashed on one."""
+def judge(
+    regions: Iterable[Region], rules: Sequence[Rule], reader: edits.Reader | None = None
+) -> tuple[list[Finding], list[FileError]]:
+    """What the rules say of the regions, and one line for each rule that crashed on one.
+
+    reader: where fixes read the texts that they change; the disk if not given.
+    """
     findings: dict[Finding, None] = {}
     errors: list[FileError] = []
-    for region in regions:
-        for rule in rules:
-            try:
-                for problem in rule.check(region):
-                    finding = Finding(
-                        rule.name,
-                        rule.code,
-                        problem.severity or rule.severity,
-                        problem.at,
-                        one_line(problem.message),
-                        problem.notes[:5],
-                        problem.fix,
-                        problem.function or region.function,
-                    )
-                    findings[finding] = None
-            except RecursionError:
-                errors.append(crashed(rule.code, rule.name, region.at, "nested too deep"))
-            except Exception as error:
-                errors.append(crashed(rule.code, rule.name, region.at, f"{type(error).__name__}: {error}"))
-                if os.environ.get("GRAPHLINT_DEBUG"):
-                    raise
+    with edits.reading(reader or Source.read):
+        for region in regions:
+            for rule in rules:
+                try:
+                    for finding in _findings(rule, region):
+                        findings[finding] = None
+                except RecursionError:
+                    errors.append(crashed(rule.code, rule.name, region.at, "nested too deep"))
+                except Exception as error:
+                    errors.append(crashed(rule.code, rule.name, region.at, f"{type(error).__name__}: {error}"))
+                    if os.environ.get("GRAPHLINT_DEBUG"):
+                        raise
     return list(findings), errors
+
+
+def _findings(rule: Rule, region: Region) -> Iterator[Finding]:
+    for problem in rule.check(region):
+        level = problem.severity or rule.severity
+        function = problem.function or region.function
+        message = one_line(problem.message)
+        yield Finding(rule.name, rule.code, level, problem.at, message, problem.notes[:5], problem.fix, function)
 
 
 def crashed(code: str, name: str, at: Location, text: str) -> FileError:

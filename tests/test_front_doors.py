@@ -180,12 +180,51 @@ def test_the_action_runs(tmp_path: Path, repository: Path, hooks: Path) -> None:
     """The very script of the action, with the environment that a runner gives it."""
     break_helper(repository)
     output = tmp_path / "output"
-    env = environment(
-        tmp_path, RUNNER_TEMP=str(tmp_path), GITHUB_OUTPUT=str(output), GRAPHLINT_ACTION=str(hooks),
-        GRAPHLINT_PATHS="deep\nhelper.py", GRAPHLINT_FAIL_ON="error", GRAPHLINT_SARIF="out.sarif", GRAPHLINT_ARGS="--torch-version\n2.11",
-    )  # fmt: skip
+    env = environment(tmp_path, RUNNER_TEMP=str(tmp_path), GITHUB_OUTPUT=str(output), GRAPHLINT_ACTION=str(hooks))
+    env |= {"GRAPHLINT_PATHS": "deep\nhelper.py", "GRAPHLINT_FAIL_ON": "error", "GRAPHLINT_SARIF": "out.sarif"}
+    env["GRAPHLINT_ARGS"] = "--torch-version\n2.11"
     command = ["bash", str(hooks / ".github" / "action.sh")]
     made = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=400, env=env)
     assert made.returncode == 1, made.stdout + made.stderr
     assert made.stdout.startswith("::error title=GL001%3A host-sync,file=helper.py,line=2,")
     assert output.read_text() == "exit-status=1\n" and (repository / "out.sarif").exists()
+
+
+def test_the_path_of_a_new_user(tmp_path: Path, repository: Path, hooks: Path, run: Run) -> None:
+    """From a git address into a new environment, a baseline of 100 findings, and exactly the new one afterwards."""
+    venv = tmp_path / "venv"
+    env = environment(tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    installed = subprocess.run(
+        [str(venv / "bin" / "pip"), "install", "--quiet", f"git+file://{hooks}@v0"],
+        capture_output=True, text=True, timeout=400, env=env,
+    )  # fmt: skip
+    assert installed.returncode == 0, installed.stderr
+
+    def graphlint(*args: str) -> subprocess.CompletedProcess[str]:
+        command = [str(venv / "bin" / "graphlint"), *args]
+        return subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120, env=env)
+
+    body = "".join(f"    a{n} = (x + {n}).sum().item()\n" for n in range(110))
+    (repository / "old.py").write_text(
+        "import torch\n\nx = torch.ones(8, device='cuda')\ng = torch.cuda.CUDAGraph()\nx.sum()\n"
+        f"with torch.cuda.graph(g):\n{body}"
+    )
+    assert graphlint("--statistics", "-q").stdout.split()[:2] == ["110", "GL001[host-sync]"]
+    assert graphlint("baseline").returncode == 0
+    with open(repository / "pyproject.toml", "a", encoding="utf-8") as file:
+        file.write('baseline = "graphlint-baseline.json"\n')
+    git("add", "-A", cwd=repository)
+    git("commit", "-qm", "baseline", cwd=repository)
+    assert graphlint().returncode == 0
+
+    break_helper(repository)
+    with open(repository / "old.py", "r+", encoding="utf-8") as file:
+        text = file.read()
+        file.seek(0)
+        file.write("# shifts all lines\n" + text)
+    concise = graphlint("-f", "concise", "-q")
+    assert [line.split(": ")[0] for line in concise.stdout.splitlines()] == ["helper.py:2:12"]
+    assert graphlint("-f", "github").stdout.count("::error ") == 1
+    made = run("pre-commit", "run", "--all-files")
+    assert made.returncode == 1 and made.stdout.count("GL001[host-sync]") == 1, made.stdout + made.stderr

@@ -27,7 +27,7 @@ LAYERS = (
     ("knowledge",),
     ("fact",),
     ("region",),
-    ("rule", "queries", "doubt", "places"),
+    ("rule", "queries", "doubt", "places", "edits"),
     ("config", "notebooks"),
     ("lower",),
     ("program",),

@@ -1,0 +1,348 @@
+"""What rules write fixes with: small text edits, each checked against the syntax, None where one cannot be made.
+
+    fix = edits.fix("build it with `capturable=True`", edits.argument(optimizer.made, "capturable", "True"), safe=True)
+
+Glossary:
+    at         the location of an expression or statement, as facts carry it.
+    statement  the logical line around a location, brackets included; for a compound statement its header.
+    reader     where texts come from: the program that is analysed, so that unsaved buffers are seen.
+
+Every function that makes an Edit gives None if the text is not what it expects; `fix` gives None if any edit is None.
+"""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphlint.finding import Edit, Fix
+from graphlint.source import Location, Source, SourceError, Span
+
+if TYPE_CHECKING:
+    import libcst
+
+Reader = Callable[[Path], Source]
+_reader: ContextVar[Reader | None] = ContextVar("graphlint_reader", default=None)
+#: The last files that were asked for, with their statements: fixes of one file come together.
+_KEEP = 8
+_texts: ContextVar[dict[str, Text] | None] = ContextVar("graphlint_texts", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A logical line: from its first token to its last; `indent` is the white space before it."""
+
+    span: Span
+    indent: str
+    compound: bool
+    """True if it ends in a colon: what follows is its body."""
+
+
+@dataclass(slots=True)
+class Text:
+    """A file's text and its statements, in order."""
+
+    source: Source
+    statements: list[Statement]
+
+
+@contextmanager
+def reading(reader: Reader) -> Iterator[None]:
+    """Within, texts come from `reader` and each file is read once."""
+    first, second = _reader.set(reader), _texts.set({})
+    try:
+        yield
+    finally:
+        _reader.reset(first)
+        _texts.reset(second)
+
+
+def _text(path: str) -> Text | None:
+    kept = _texts.get()
+    if kept is not None and path in kept:
+        return kept[path]
+    try:
+        source = (_reader.get() or Source.read)(Path(path))
+    except SourceError:
+        return None
+    text = Text(source, _statements(source))
+    if kept is not None:
+        while len(kept) >= _KEEP:
+            kept.pop(next(iter(kept)))
+        kept[path] = text
+    return text
+
+
+def _statements(source: Source) -> list[Statement]:
+    """The logical lines of a file, as far as it can be tokenized."""
+    found: list[Statement] = []
+    lines = source.lines
+    reader = io.StringIO("\n".join(lines) + "\n")
+    first: tuple[int, int] | None = None
+    last: tokenize.TokenInfo | None = None
+    skip = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    try:
+        for token in tokenize.generate_tokens(reader.readline):
+            if token.type == tokenize.NEWLINE:
+                if first is not None and last is not None:
+                    span = Span(first[0], first[1] + 1, last.end[0], last.end[1] + 1)
+                    found.append(Statement(span, lines[first[0] - 1][: first[1]], last.string == ":"))
+                first = None
+            elif token.type not in skip:
+                first = first or token.start
+                last = token
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- looking
+
+
+def text(at: Location) -> str:
+    """The source text of a location, "" if it cannot be read."""
+    found = _text(at.path)
+    return _slice(found.source, at.span) if found is not None else ""
+
+
+def _slice(source: Source, span: Span) -> str:
+    lines = source.lines[span.line - 1 : span.end_line]
+    if len(lines) != span.end_line - span.line + 1:
+        return ""
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = lines[0][span.column - 1 :]
+    return "\n".join(lines)
+
+
+def statement(at: Location) -> Statement | None:
+    """The statement that a location stands in."""
+    found = _text(at.path)
+    if found is None:
+        return None
+    place = (at.span.line, at.span.column)
+    for candidate in found.statements:
+        span = candidate.span
+        if (span.line, span.column) <= place < (span.end_line, span.end_column):
+            return candidate
+    return None
+
+
+def expression(at: Location) -> libcst.BaseExpression | None:
+    """The expression that stands at exactly this location, parsed."""
+    return parsed(text(at))
+
+
+def parsed(code: str) -> libcst.BaseExpression | None:
+    """An expression's syntax tree, None if the text is none."""
+    import libcst
+
+    if not code.strip():
+        return None
+    try:
+        # In brackets, so that an expression over several lines is one.
+        found = libcst.parse_expression(f"({code}\n)")
+        return found
+    except Exception:  # LibCST's parser error, RecursionError: this is no expression that can be edited.
+        return None
+
+
+def code(node: libcst.CSTNode) -> str:
+    """The text of a node of `expression`."""
+    import libcst
+
+    return libcst.Module([]).code_for_node(node)
+
+
+def is_primary(code: str) -> bool:
+    """Whether `.name` may be put behind this text as it is: a name, call, attribute, index, or in brackets."""
+    import libcst
+
+    try:
+        node = libcst.parse_expression(code)
+    except Exception:
+        return False
+    kinds = (libcst.Name, libcst.Attribute, libcst.Call, libcst.Subscript, libcst.List, libcst.Dict, libcst.Set)
+    return isinstance(node, kinds) or bool(getattr(node, "lpar", ()))
+
+
+# ---------------------------------------------------------------------------------------------------- edits
+
+
+def replace(at: Location, new: str) -> Edit | None:
+    """The expression at `at` becomes `new`."""
+    return Edit(at.path, at.span, new) if text(at) and parsed(new) is not None else None
+
+
+def insert(at: Location, new: str, *, end: bool = False) -> Edit | None:
+    """`new` is put before the location, or behind it."""
+    if not text(at):
+        return None
+    span = at.span
+    line, column = (span.end_line, span.end_column) if end else (span.line, span.column)
+    return Edit(at.path, Span(line, column, line, column), new)
+
+
+def method(at: Location, call: str) -> Edit | None:
+    """`x` becomes `x.call`, in brackets where that is needed: `method(at, "clone()")`."""
+    old = text(at)
+    if not old or parsed(f"({old}\n).{call}") is None:
+        return None
+    if is_primary(old):
+        return insert(at, f".{call}", end=True)
+    return Edit(at.path, at.span, f"({old}).{call}")
+
+
+def argument(at: Location, name: str, value: str) -> Edit | None:
+    """The call at `at` gets `name=value`; a value that it gives already is replaced."""
+    tokens = _call_tokens(text(at))
+    if tokens is None:
+        return None
+    given = _given(tokens, name)
+    if given is not None:
+        first, last = given
+        return Edit(at.path, _inside(at, tokens[first].start, tokens[last].end), value)
+    closing = tokens[-1]
+    before = tokens[-2]
+    comma = "" if before.string == "(" else " " if before.string == "," else ", "
+    if closing.start[0] != before.end[0]:
+        # The bracket stands on a line of its own: the argument gets one, too, in line with the one before.
+        indent = _indent_of(text(at), before.start[0])
+        comma = ("" if before.string in ",(" else ",") + "\n" + (indent if before.string != "(" else indent + "    ")
+        value = f"{value}," if before.string == "," else value
+    return Edit(at.path, _inside(at, before.end, before.end), f"{comma}{name}={value}")
+
+
+def without_argument(at: Location, name: str) -> Edit | None:
+    """The call at `at` loses `name=...`, with its comma; None if it does not give it."""
+    tokens = _call_tokens(text(at))
+    given = _given(tokens, name) if tokens is not None else None
+    if tokens is None or given is None:
+        return None
+    first, last = given[0] - 2, given[1]
+    if tokens[last + 1].string == ",":
+        # Up to the next argument, or to the bracket.
+        return Edit(at.path, _inside(at, tokens[first].start, tokens[last + 2].start), "")
+    if tokens[first - 1].string == ",":
+        return Edit(at.path, _inside(at, tokens[first - 1].start, tokens[last].end), "")
+    return Edit(at.path, _inside(at, tokens[first].start, tokens[last].end), "")
+
+
+def before(at: Location, *lines: str) -> Edit | None:
+    """Statements in front of the one at `at`, with its indentation; further indentation is relative to it."""
+    found = statement(at)
+    if found is None or found.indent.strip():
+        return None
+    new = "".join(f"{found.indent}{line}\n" if line else "\n" for line in lines)
+    line = found.span.line
+    return Edit(at.path, Span(line, 1, line, 1), new)
+
+
+def after(at: Location, *lines: str) -> Edit | None:
+    """Statements behind the simple one at `at`, with its indentation; behind the whole of `a; b`."""
+    found = statement(at)
+    source = _text(at.path)
+    if found is None or source is None or found.compound or found.indent.strip():
+        return None
+    end = found.span.end_line
+    text_end = len(source.source.lines[end - 1]) + 1
+    new = "".join(f"\n{found.indent}{line}" if line else "\n" for line in lines)
+    return Edit(at.path, Span(end, text_end, end, text_end), new)
+
+
+def rewrite(at: Location, *lines: str) -> Edit | None:
+    """The simple statement at `at` becomes these, with its indentation; a comment behind it stays behind the last."""
+    found = statement(at)
+    if found is None or found.compound:
+        return None
+    return Edit(at.path, found.span, f"\n{found.indent}".join(lines))
+
+
+def delete(at: Location) -> Edit | None:
+    """The simple statement at `at` goes, with its line; it becomes `pass` where others depend on its being there."""
+    found = statement(at)
+    source = _text(at.path)
+    if found is None or source is None or found.compound:
+        return None
+    lines = source.source.lines
+    alone = not lines[found.span.line - 1][: found.span.column - 1].strip()
+    rest = lines[found.span.end_line - 1][found.span.end_column - 1 :].strip()
+    if not alone or rest or _only_one(found, source.statements) or found.span.end_line >= len(lines):
+        return Edit(at.path, found.span, "pass")
+    return Edit(at.path, Span(found.span.line, 1, found.span.end_line + 1, 1), "")
+
+
+def fix(title: str, *edits: Edit | None, safe: bool) -> Fix | None:
+    """A Fix of these edits, None if one of them could not be made."""
+    made = [edit for edit in edits if edit is not None]
+    return Fix(title, tuple(made), safe) if made and len(made) == len(edits) else None
+
+
+def _only_one(found: Statement, statements: list[Statement]) -> bool:
+    """Whether a body would be empty without this statement."""
+    at = statements.index(found)
+    previous = statements[at - 1] if at > 0 else None
+    following = statements[at + 1] if at + 1 < len(statements) else None
+    opens = previous is not None and previous.compound and len(previous.indent) < len(found.indent)
+    return opens and (following is None or len(following.indent) < len(found.indent))
+
+
+# ---------------------------------------------------------------------------------------------------- calls
+
+
+def _call_tokens(call: str) -> list[tokenize.TokenInfo] | None:
+    """The tokens of a call, comments and line breaks left out; the last is its closing bracket."""
+    import libcst
+
+    node = parsed(call)
+    if not isinstance(node, libcst.Call):
+        return None
+    skip = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER, tokenize.INDENT, tokenize.DEDENT)
+    try:
+        tokens = [t for t in tokenize.generate_tokens(io.StringIO(call).readline) if t.type not in skip]
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    return tokens if tokens and tokens[-1].string == ")" else None
+
+
+def _given(tokens: list[tokenize.TokenInfo], name: str) -> tuple[int, int] | None:
+    """The first and last token of the value that `name=` has in the outermost call, which ends the tokens."""
+    depth = 0
+    opening = None
+    for at in range(len(tokens) - 1, -1, -1):
+        depth += (tokens[at].string in (")", "]", "}")) - (tokens[at].string in ("(", "[", "{"))
+        if depth == 0:
+            opening = at
+            break
+    if opening is None:
+        return None
+    depth = 0
+    start: int | None = None
+    for at in range(opening, len(tokens)):
+        word = tokens[at].string
+        if depth == 1 and start is not None and word in (",", ")"):
+            return start, at - 1
+        if depth == 1 and word == name and tokens[at + 1].string == "=" and tokens[at - 1].string in ("(", ","):
+            start = at + 2
+        depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
+    return None
+
+
+def _inside(at: Location, start: tuple[int, int], end: tuple[int, int]) -> Span:
+    """Token positions in the text of `at` as a span of the file."""
+
+    def place(position: tuple[int, int]) -> tuple[int, int]:
+        row, column = position
+        return at.span.line + row - 1, column + (at.span.column if row == 1 else 1)
+
+    return Span(*place(start), *place(end))
+
+
+def _indent_of(call: str, row: int) -> str:
+    line = call.split("\n")[row - 1]
+    return line[: len(line) - len(line.lstrip())]
