@@ -103,9 +103,16 @@ def score(program: Labelled, limit: float = 120.0) -> Score:
     for rule, path, line, tag in program.wanted:
         key: Key = (rule, tag or (os.path.basename(path), line))
         met[key] = met.get(key, False) or (rule, path, line) in spots
-    false = [] if program.bad else [f"{o['line']}: {o['rule']}: {o['evidence']}" for r in results for o in r.observations]
+    false = (
+        [] if program.bad else [f"{o['line']}: {o['rule']}: {o['evidence']}" for r in results for o in r.observations]
+    )
     return Score(
-        program, printed[-1] if printed else "", output, len(met), [k for k, ok in met.items() if not ok] if program.bad else [], false
+        program,
+        printed[-1] if printed else "",
+        output,
+        len(met),
+        [k for k, ok in met.items() if not ok] if program.bad else [],
+        false,
     )
 
 

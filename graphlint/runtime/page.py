@@ -70,7 +70,10 @@ def page(traced: Any, data: dict[str, Any]) -> str:
         if finding.at.path not in files:
             files.append(finding.at.path)
     strip = traced.first.strip[:MAX_OPERATIONS]
-    ops = [[o["stream"], o["name"], files.index(o["path"]) if o["path"] in files else -1, o["line"], o["sync"]] for o in strip]
+    ops = [
+        [o["stream"], o["name"], files.index(o["path"]) if o["path"] in files else -1, o["line"], o["sync"]]
+        for o in strip
+    ]
     names = [Path(f).name for f in files]
     trace = data["trace"]
     good = trace["outcome"] == "ok"
@@ -89,7 +92,9 @@ def page(traced: Any, data: dict[str, Any]) -> str:
         else:
             error = region["error"] or {"text": "", "path": "", "line": 0}
             cause = f"{html.escape(error['text'])}<br><code>{html.escape(error['path'])}:{error['line']}</code>"
-            parts.append(f"<div class=card><span class='tag bad'>not captured</span><code>{where}</code><br>{cause}</div>")
+            parts.append(
+                f"<div class=card><span class='tag bad'>not captured</span><code>{where}</code><br>{cause}</div>"
+            )
     if not data["regions"]:
         parts.append("<div class=card>No capture was made.</div>")
     if ops:
@@ -108,7 +113,11 @@ def page(traced: Any, data: dict[str, Any]) -> str:
             f"<div class=card><span class='tag {kinds[verdict]}'>{verdict}</span><b>{finding.code} {finding.rule}</b> "
             f"<a href='#{place}'><code>{html.escape(Path(finding.at.path).name)}:{finding.at.line}</code></a><br>"
             f"{html.escape(finding.message)}"
-            + (f"<br><span class=dim>{html.escape(finding.evidence)}</span>" if finding.evidence != finding.message else "")
+            + (
+                f"<br><span class=dim>{html.escape(finding.evidence)}</span>"
+                if finding.evidence != finding.message
+                else ""
+            )
             + "</div>"
         )
     if not traced.findings:
@@ -141,7 +150,9 @@ def _source(traced: Any, number: int, path: str) -> str:
     for at, text in enumerate(lines, 1):
         hit = " hit" if any(f.verdict == "confirmed" for f in found.get(at, ())) else ""
         calls = counts.get(str(at), "")
-        rows.append(f"<div class='row{hit}' id=f{number}-{at}><span>{calls}</span><span>{at}</span>{html.escape(text)}</div>")
+        rows.append(
+            f"<div class='row{hit}' id=f{number}-{at}><span>{calls}</span><span>{at}</span>{html.escape(text)}</div>"
+        )
         for finding in found.get(at, ()):
             rows.append(
                 f"<div class=note><b>{finding.code}</b> {finding.verdict}: {html.escape(finding.evidence or finding.message)}</div>"

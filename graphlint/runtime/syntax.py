@@ -227,7 +227,8 @@ class _Reader:
             function,
             isinstance(node, ast.AugAssign),
             outer,
-            isinstance(node, (ast.If, ast.While, ast.Assert)),
+            isinstance(node, (ast.If, ast.While, ast.Assert))
+            or any(isinstance(n, (ast.IfExp, ast.BoolOp)) for root in roots for n in ast.walk(root)),
         )
         for line in range(first, last + 1):
             self.file.lines[line] = statement

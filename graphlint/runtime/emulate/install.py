@@ -175,6 +175,23 @@ def _apply(device: Machine, patches: Patches) -> None:
         patches.set(owner, attribute, value)
     _autocast(device, patches)
     _optimizers(device, patches)
+    group = torch._C._group_tensors_by_device_and_dtype
+
+    @functools.wraps(group)
+    def grouped(lists: Any, with_indices: bool = False) -> Any:
+        found = group(lists, with_indices)
+        return {
+            (
+                methods.CUDA if held and held[0] and held[0][0] is not None and device.holds(held[0][0]) else key[0],
+                key[1],
+            ): (
+                held,
+                *rest,
+            )
+            for key, (held, *rest) in found.items()
+        }
+
+    patches.set(torch._C, "_group_tensors_by_device_and_dtype", grouped)
     bootstrap = threading.Thread.run
 
     @functools.wraps(bootstrap)

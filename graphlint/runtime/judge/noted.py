@@ -179,6 +179,15 @@ def optimizer_state(data: dict[str, Any], capture: Site | None) -> Found:
     yield "missing-warmup", capture, "the optimizer made its state inside the capture; every replay makes it anew"
 
 
+@on("optimizer-counts-on-host")
+def counts(data: dict[str, Any], capture: Site | None) -> Found:
+    yield (
+        "optimizer-in-capture",
+        data["site"],
+        "the step count stays on the host, so its decay stood still over the replays",
+    )
+
+
 @on("broadcast-into-input")
 def broadcast(data: dict[str, Any], capture: Site | None) -> Found:
     yield "shape-mismatch-copy", data["site"], "a smaller tensor was broadcast over the whole static input"

@@ -60,6 +60,8 @@ class Modes(Watcher):
         self._modules: dict[int, list[tuple[weakref.ref[Any], bool]]] = {}
         self._optimizers: dict[int, list[tuple[weakref.ref[Any], list[dict[str, Any]]]]] = {}
         self._names: dict[int, set[str]] = {}
+        self.host_steps: dict[int, frames.Site | None] = {}
+        """Captured steps of optimizers that count them on the host and use the count."""
         self._autocast: dict[int, bool] = {}
         self._buffers: list[tuple[weakref.ref[Any], bytes]] = []
         self._graphed: tuple[Any, set[int]] | None = None
@@ -117,6 +119,8 @@ class Modes(Watcher):
             for group in optimizer.param_groups
         ]
         self._optimizers.setdefault(machine.capture.number, []).append((weakref.ref(optimizer), numbers))
+        if type(optimizer) is torch.optim.Adagrad and any(group["lr_decay"] for group in optimizer.param_groups):
+            self.host_steps[machine.capture.number] = frames.in_user_code(frames.user_sites())
         optimizer._graphlint_states = sum(len(s) for s in optimizer.state.values())
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -196,6 +200,8 @@ class Modes(Watcher):
                             old=value,
                             new=now,
                         )
+        if graph.number in self.host_steps and graph.replays >= 2:
+            machine.note("optimizer-counts-on-host", graph.number, site=self.host_steps[graph.number])
         for address, cast in self.casts.items():
             if address in frozen.inputs:
                 gone = address not in machine.owners or machine.made.get(address, 0) > cast.made

@@ -134,7 +134,24 @@ class OutputWatch(Watcher):
             self._keep(step, value, chain, owner, "container" if kind != "attr" else "attribute")
         if self.journal.replays > step.epoch:
             for name in statement.names:
+                self._collected(step, frame.f_locals.get(name, MISSING))
                 self._keep(step, frame.f_locals.get(name, MISSING), Chain(name), None, "name")
+
+    def _collected(self, step: Step, value: Any) -> None:
+        """One statement that ran several replays and gathered the same output each time."""
+        if self.journal.replays - step.epoch < 2 or not isinstance(value, (list, tuple)):
+            return
+        seen: set[int] = set()
+        for one in value:
+            found = self.output_of(one)
+            if found is None:
+                continue
+            if found[1] in seen:
+                self.machine.note(
+                    "kept-output-read", found[0].number, site=step.site, read=None, text="the list", how="collected"
+                )
+                return
+            seen.add(found[1])
 
     def _keep(self, step: Step, value: Any, chain: Chain, owner: Any, how: str) -> None:
         values = value if isinstance(value, (tuple, list)) and len(value) <= 16 else (value,)
@@ -236,6 +253,9 @@ class OutputWatch(Watcher):
                     known.clobbered.pop(address)
         if len(held) > 1:
             self._together(held)
+            step = self.journal.current
+            if step is not None and name in ("aten::cat", "aten::stack"):
+                self._collected(step, held)
 
     def _together(self, held: list[Any]) -> None:
         """One call that reads outputs of several replays as if they were several tensors."""
