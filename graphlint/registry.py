@@ -175,3 +175,11 @@ def _check_unique(rules: Iterable[Rule | ToolRule]) -> None:
                 where = [str(r.folder) if isinstance(r, Rule) else "graphlint itself" for r in (seen[word], rule)]
                 raise RuleError(f"`{word}` is used by two rules: {where[0]} and {where[1]}")
             seen[word] = rule
+
+
+def page(rule: Rule | ToolRule) -> str:
+    """The rule's page as Markdown, with what `rules` says of it on top if it has no page."""
+    if isinstance(rule, Rule) and rule.page:
+        return rule.page
+    body = f"\n{rule.page}\n" if rule.page else ""
+    return f"# {rule.code} {rule.name}\n\n{rule.summary} ({rule.severity})\n{body}"

@@ -9,8 +9,7 @@ import click
 
 from graphlint.commands.check import emit, use_color
 from graphlint.config import suggest
-from graphlint.registry import Registry, ToolRule, load_rules
-from graphlint.rule import Rule
+from graphlint.registry import Registry, load_rules, page
 
 
 @click.command()
@@ -38,14 +37,6 @@ def explain(what: tuple[str, ...], rule_folder: tuple[str, ...], color: str) -> 
         f"neither a rule nor an error text that is known{hint}; `graphlint rules` lists the rules, and of a traceback "
         "the last lines are enough"
     )
-
-
-def page(rule: Rule | ToolRule) -> str:
-    """The rule's page as Markdown, with what `rules` says of it on top if it has no page."""
-    if isinstance(rule, Rule) and rule.page:
-        return rule.page
-    body = f"\n{rule.page}\n" if rule.page else ""
-    return f"# {rule.code} {rule.name}\n\n{rule.summary} ({rule.severity})\n{body}"
 
 
 def answer(text: str, matches: object, registry: Registry) -> str:
