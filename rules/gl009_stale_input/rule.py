@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from graphlint import places, queries
@@ -14,6 +15,7 @@ from graphlint.source import Location
 from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Unknown, Value, options, tensors
 
 KINDS = (*places.MANUAL, "graphed-callables")
+_REFRESHES = re.compile(r"copy|refresh|update|fill|prepare|load", re.IGNORECASE)
 _CASTS = frozenset({"half", "bfloat16", "double"})
 
 
@@ -200,6 +202,9 @@ def _made_anew(region: Region) -> Iterator[Problem]:
     """A line that made an input runs again before a replay, and nobody but the graph would read the result."""
     origin = {s.made: s for s in region.inputs if s.made is not None and s.born is None and s.kind == "fresh"}
     used: set[Storage] = set()
+    if not origin:
+        return
+    vague, kept = _vague_refreshes(region), _kept_at(region)
     for fact in reversed(region.life):
         if fact.order <= region.end:
             break
@@ -211,16 +216,12 @@ def _made_anew(region: Region) -> Iterator[Problem]:
                 if old is None or new is old or new.born is not None or new in used or fact.region is not None:
                     continue
                 replay = places.next_replay(region, fact)
-                if (
-                    replay is None
-                    or _copied_by_name(region, fact, replay)
-                    or not _kept(region, new, fact, replay)
-                    or places.captured_elsewhere(region, new)
-                ):
+                if replay is None or places.captured_elsewhere(region, new):
                     continue
-                if places.refreshed(region, old, fact.order, replay.order) or places.refreshed(
-                    region, old, region.end, fact.order
-                ):
+                span = range(fact.order + 1, replay.order)
+                if any(o in span for o in vague) or not any(o in span for o in kept.get(new, ())):
+                    continue
+                if places.refreshed(region, old, region.end, replay.order):
                     continue
                 message = (
                     "makes a new tensor before each replay, but the graph reads the one of the capture: write into that"
@@ -230,26 +231,26 @@ def _made_anew(region: Region) -> Iterator[Problem]:
             used |= {t.storage for t in tensors(operand, 2)}
 
 
-def _copied_by_name(region: Region, fact: Fact, replay: Replay) -> bool:
-    """True if something that is not known is copied into before the replay: a loop over attributes, for example."""
-    return any(
-        isinstance(f, Write) and fact.order < f.order < replay.order and f.how == "copy_"
-        and all(t.storage.kind == "unknown" for t in tensors(f.target, 0))
-        for f in region.after
-    )  # fmt: skip
+def _vague_refreshes(region: Region) -> list[int]:
+    """Orders at which something that is not known is copied into: a loop over attributes, a call not followed."""
+    found: list[int] = []
+    for fact in region.after:
+        if isinstance(fact, Write) and fact.how == "copy_":
+            if all(t.storage.kind == "unknown" for t in tensors(fact.target, 0)):
+                found.append(fact.order)
+        elif isinstance(fact, Unfollowed) and _REFRESHES.search(fact.text):
+            found.append(fact.order)
+    return found
 
 
-def _kept(region: Region, storage: Storage, fact: Fact, replay: Replay) -> bool:
-    """True if the new tensor goes somewhere: bound, returned or put into an object before the replay."""
-    for later in region.after:
-        if (
-            fact.order < later.order < replay.order
-            and isinstance(later, Bind)
-            and later.value is not None
-            and storage in queries.storages(later.value)
-        ):
-            return True
-    return False
+def _kept_at(region: Region) -> dict[Storage, list[int]]:
+    """New memory -> the orders at which it is bound to something after the capture."""
+    found: dict[Storage, list[int]] = {}
+    for fact in region.after:
+        if isinstance(fact, Bind) and fact.value is not None:
+            for storage in queries.storages(fact.value):
+                found.setdefault(storage, []).append(fact.order)
+    return found
 
 
 def _arguments(region: Region) -> Iterator[Problem]:
