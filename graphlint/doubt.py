@@ -16,7 +16,6 @@ from typing import Literal
 from graphlint.fact import Fact
 from graphlint.finding import Note, Problem, Severity
 from graphlint.region import Region, Settings
-from graphlint.source import Location
 from graphlint.value import Tensor, Value, tensors
 
 Certainty = Literal["sure", "likely", "no"]
@@ -66,8 +65,3 @@ def spelled(text: str, fallback: str) -> str:
     """How the source spells a call, short enough for a message."""
     text = " ".join((text or fallback).split())
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def covers(outer: Location, inner: Location) -> bool:
-    """Whether `inner` lies in the lines of `outer`."""
-    return outer.path == inner.path and outer.span.line <= inner.span.line <= outer.span.end_line
