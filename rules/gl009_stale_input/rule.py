@@ -227,8 +227,8 @@ def _made_anew(region: Region) -> Iterator[Problem]:
                     "makes a new tensor before each replay, but the graph reads the one of the capture: write into that"
                 )
                 yield _problem(region, fact, message)
-        for operand in queries.operands(fact):
-            used |= {t.storage for t in tensors(operand, 2)}
+        for operand in fact.args if isinstance(fact, Unfollowed) else queries.operands(fact):
+            used |= {t.storage for t in tensors(operand, 3)}
 
 
 def _vague_refreshes(region: Region) -> list[int]:
