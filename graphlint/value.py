@@ -206,11 +206,13 @@ def join(*values: Value) -> Value:
         for option in options(value):
             if not any(_same(option, other) for other in flat):
                 flat.append(option)
+            if len(flat) == 8:  # nothing later counts, and long tables would take quadratic time
+                return Union(tuple(flat))
     if not flat:
         return Unknown()
     if len(flat) == 1:
         return flat[0]
-    return Union(tuple(flat[:8]))
+    return Union(tuple(flat))
 
 
 def _same(a: Value, b: Value) -> bool:
