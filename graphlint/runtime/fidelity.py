@@ -97,6 +97,7 @@ def score(program: Labelled, limit: float = 120.0) -> Score:
         (o["rule"], os.path.realpath(path), line)
         for r in results
         for o in r.observations
+        if not o["weak"]
         for path, line in ((o["path"], o["line"]), *((p, n) for p, n, _ in o["chain"][:6]))
     }
     met: dict[Key, bool] = {}
@@ -104,7 +105,7 @@ def score(program: Labelled, limit: float = 120.0) -> Score:
         key: Key = (rule, tag or (os.path.basename(path), line))
         met[key] = met.get(key, False) or (rule, path, line) in spots
     false = (
-        [] if program.bad else [f"{o['line']}: {o['rule']}: {o['evidence']}" for r in results for o in r.observations]
+        [] if program.bad else [f"{o['line']}: {o['rule']}: {o['evidence']}" for r in results for o in r.observations if not o["weak"]]
     )
     return Score(
         program,

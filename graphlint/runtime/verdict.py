@@ -28,11 +28,13 @@ class Seen:
     function: str
     evidence: str
     chain: tuple[tuple[str, int, str], ...]
+    weak: bool = False
+    """It only supports a finding of the linter."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Seen:
         chain = tuple((str(p), int(n), str(f)) for p, n, f in data["chain"])
-        return cls(data["rule"], real(data["path"]), int(data["line"]), data["function"], data["evidence"], chain)
+        return cls(data["rule"], real(data["path"]), int(data["line"]), data["function"], data["evidence"], chain, bool(data["weak"]))
 
 
 def real(path: str) -> str:
@@ -77,7 +79,7 @@ def join(
                 replace(finding, verdict="not-reached", evidence="the line did not run inside a capture in this run")
             )
     for one in seen:
-        if one not in met and (one.rule, (one.path, one.line)) not in silent:
+        if one not in met and not one.weak and (one.rule, (one.path, one.line)) not in silent:
             found.append(_finding(one, rules))
     return sorted(found, key=lambda f: (f.at.path, f.at.span, f.code))
 

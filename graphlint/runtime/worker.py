@@ -75,6 +75,7 @@ def conclude(machine: Any, journal: Journal, result: Result) -> None:
             "evidence": o.evidence,
             "graph": o.graph,
             "refusal": o.refusal,
+            "weak": o.weak,
             "chain": [[s.path, s.line, s.function] for s in o.chain[:8]],
         }
         for o in observations
@@ -94,7 +95,9 @@ def judge(run: list[events.Event]) -> list[Observation]:
     """All judges' observations, each once."""
     found: dict[tuple[str, frames.Site], Observation] = {}
     for one in (*refused.judge(run), *noted.judge(run), *whole.judge(run)):
-        found.setdefault((one.rule, one.at), one)
+        known = found.get((one.rule, one.at))
+        if known is None or (known.weak and not one.weak):
+            found[one.rule, one.at] = one
     return list(found.values())
 
 

@@ -32,19 +32,22 @@ def check(machine: Machine, tensors: Any, leaves: bool) -> None:
         return
     if isinstance(tensors, torch.Tensor):
         tensors = (tensors,)
+    leaf = ""
     for node in _nodes(getattr(t, "grad_fn", None) for t in tensors):
         name = node.name()
         if name.endswith("AccumulateGrad"):
-            stale = leaves and node.metadata.get("graphlint_stream", -1) == 0
-            kind = "accumulate"
-        else:
-            stale = machine.stream_at(node._sequence_nr()) == 0
-            kind = "forward"
-        if stale:
-            text = texts.STALE_NODE.format(name) if machine.version >= (2, 13) else texts.IMPLICIT
-            made = machine.forward_sites.get(getattr(node, "_sequence_nr", int)(), ()) if kind == "forward" else ()
-            machine.refuse("autograd", kind, text, name, made_at=made)
+            if leaves and node.metadata.get("graphlint_stream", -1) == 0:
+                leaf = name
+        elif machine.stream_at(node._sequence_nr()) == 0:
+            made = machine.forward_sites.get(node._sequence_nr(), ())
+            machine.refuse("autograd", "forward", _text(machine, name), name, made_at=made)
             return
+    if leaf:
+        machine.refuse("autograd", "accumulate", _text(machine, leaf), leaf)
+
+
+def _text(machine: Machine, node: str) -> str:
+    return texts.STALE_NODE.format(node) if machine.version >= (2, 13) else texts.IMPLICIT
 
 
 def _overridden() -> bool:

@@ -91,6 +91,8 @@ class DeviceMode(TorchDispatchMode):
                 if changes:
                     for host_watcher in machine.on_host_write:
                         host_watcher(changes)
+            if machine.capture is not None and torch.Tag.nondeterministic_seeded in func.tags:
+                machine.note("host-random", machine.capture.number, call=func._schema.name)
             out = func(*args, **kwargs)
             if not machine.explicit and (
                 func._schema.name in _FACTORIES if not given else all(machine.is_number(t) for t in given)
@@ -157,6 +159,7 @@ class DeviceMode(TorchDispatchMode):
             machine.pending.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
             for t, content in saved or ():
                 _restore(t, content)
+        machine.arguments = args
         for watcher in machine.on_call:
             watcher(func, name, held, changes, [t for t in flat(out) if _storage_of(t).data_ptr() in fresh], line.id)
         return out

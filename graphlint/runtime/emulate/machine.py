@@ -77,6 +77,8 @@ class Machine:
         self.host: Clock = {}
         """What the host has waited for: all work that follows comes after it."""
         self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
+        self.arguments: Any = ()
+        """Of the call that watchers are told of."""
         self.trace_births = True
         self.closing = False
         self.compiled_region: Any = None

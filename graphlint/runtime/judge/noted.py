@@ -32,6 +32,11 @@ def on(
 def judge(run: list[events.Event]) -> Iterator[Observation]:
     captures = {e.graph: frames.in_user_code(e.at) for e in run if isinstance(e, events.CaptureBegin)}
     for event in run:
+        if isinstance(event, events.Note) and event.name == "padding-matters":
+            site = captures.get(event.graph or 0)
+            if site is not None:
+                evidence = "what stands in the padding changes the result of the replay"
+                yield Observation("prefill-capture", site, evidence, event.at, event.graph, weak=True)
         if not isinstance(event, events.Note) or event.name not in _JUDGES:
             continue
         data = {**event.data, "at": event.at}
@@ -193,6 +198,11 @@ def broadcast(data: dict[str, Any], capture: Site | None) -> Found:
     yield "shape-mismatch-copy", data["site"], "a smaller tensor was broadcast over the whole static input"
 
 
+@on("fraction-cut")
+def cut(data: dict[str, Any], capture: Site | None) -> Found:
+    yield "shape-mismatch-copy", data["site"], f"the copy into {data['dtype']} cut fractions off"
+
+
 @on("stale-tail")
 def tail(data: dict[str, Any], capture: Site | None) -> Found:
     yield (
@@ -281,6 +291,11 @@ def branch(data: dict[str, Any], capture: Site | None) -> Found:
 @on("captured-differently")
 def differently(data: dict[str, Any], capture: Site | None) -> Found:
     yield "capture-branch", data["site"], "for the same inputs, the function returned something else while capturing"
+
+
+@on("argument-ignored")
+def ignored(data: dict[str, Any], capture: Site | None) -> Found:
+    yield "stale-input", data["site"], f"the replay read the `{data['text']}` of the capture, not the one of this call"
 
 
 @on("recreated-input")

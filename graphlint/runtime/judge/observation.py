@@ -18,3 +18,5 @@ class Observation:
     graph: int | None = None
     refusal: bool = False
     """Whether the capture itself was refused here."""
+    weak: bool = False
+    """It supports a finding of the linter, and proves none by itself."""

@@ -119,6 +119,7 @@ def _pools(run: list[events.Event], captures: dict[int, events.CaptureBegin]) ->
             begin = captures[event.graph]
             if begin.pool_given:
                 grown[begin.pool].append((event.graph, event.pool_bytes, event.peak))
+    yield from _own_pools(run)
     for order in grown.values():
         if len(order) < 3:
             continue
@@ -137,6 +138,22 @@ def _pools(run: list[events.Event], captures: dict[int, events.CaptureBegin]) ->
                     f"captured from small to large, the pool grew to {sizes[-1] >> 20} MiB; the largest graph needs {max(peaks) >> 20} MiB",
                     captures[order[0][0]].at,
                 )
+
+
+def _own_pools(run: list[events.Event]) -> Iterator[Observation]:
+    """Graphs of one capture site that have a pool each; whether that is wrong depends on how they are used."""
+    sites: dict[Site, list[int]] = defaultdict(list)
+    sizes = {e.graph: e.pool_bytes for e in run if isinstance(e, events.CaptureEnd) and e.error is None}
+    for event in run:
+        if isinstance(event, events.CaptureBegin) and not event.pool_given and event.graph in sizes:
+            at = frames.in_user_code(event.at)
+            if at is not None:
+                sites[at].append(event.graph)
+    for at, graphs in sites.items():
+        if len(graphs) > 1:
+            total = sum(sizes[g] for g in graphs) >> 20
+            evidence = f"{len(graphs)} graphs captured here have a pool each, {total} MiB in all"
+            yield Observation("memory-pool", at, evidence, (at,), graphs[0], weak=True)
 
 
 def _loop(stack: events.Stack) -> Site | None:

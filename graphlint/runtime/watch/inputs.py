@@ -31,10 +31,17 @@ class Input:
     read: torch.Tensor
     covered: torch.Tensor
     ever: torch.Tensor
+    padded: torch.Tensor
+    """Filled with a constant behind what was refreshed."""
+    padded_rows: int = 0
     dirty: bool = False
     partial: frames.Site | None = None
     broadcast: frames.Site | None = None
     rows: int = 0
+    first: bool = True
+    """Whether the part that was refreshed begins where the buffer begins."""
+    wider: bool = False
+    """Whether the same line wrote more rows in an earlier step."""
     wrote_stream: int = 0
     wrote_count: int = 0
     wrote_at: frames.Site | None = None
@@ -55,6 +62,8 @@ class Inputs(Watcher):
         super().__init__(machine, journal)
         self.graphs: dict[int, Watched] = {}
         self.exact: set[frames.Site] = set()
+        self.widest: dict[tuple[int, frames.Site], int] = {}
+        """Of each line that refreshes an input, the most rows that it wrote."""
         machine.on_graph.append(self._graph)
         machine.on_call.append(self._call)
         machine.on_replay.append(self._replay)
@@ -76,8 +85,8 @@ class Inputs(Watcher):
                         continue
                     known = watched.inputs.get(start)
                     if known is None:
-                        read, covered, ever = (torch.zeros(count, dtype=torch.bool) for _ in range(3))
-                        known = Input(start, element, count, tuple(ghost.shape), read, covered, ever)
+                        read, covered, ever, padded = (torch.zeros(count, dtype=torch.bool) for _ in range(4))
+                        known = Input(start, element, count, tuple(ghost.shape), read, covered, ever, padded)
                         watched.inputs[start] = known
                     if known.element == element and call.name not in _VIEWS:
                         _mark(known.read, ghost)
@@ -125,10 +134,17 @@ class Inputs(Watcher):
                     known.covered |= mark
                     known.ever |= mark
                 known.dirty = True
+                if name in _FILLS and not whole and t.is_floating_point():
+                    with off(), torch.no_grad():
+                        known.padded |= mark
+                        known.padded_rows = known.rows
+                elif known.padded is not None:
+                    with off(), torch.no_grad():
+                        known.padded &= ~mark
                 if name == "aten::copy_":
-                    source = [h for h in held if h is not t]
-                    given = source[0] if source else None
-                    if given is not None and site is not None:
+                    given = self.machine.arguments[1] if len(self.machine.arguments) > 1 else None
+                    if isinstance(given, torch.Tensor) and site is not None:
+                        self._cut(watched, t, given, site)
                         if tuple(given.shape) == tuple(t.shape):
                             self.exact.add(site)
                         elif given.dim() > 0 and given.numel() < t.numel():
@@ -136,7 +152,20 @@ class Inputs(Watcher):
                 if not whole and name not in ("aten::zero_",) and site is not None:
                     rows = int(t.shape[0]) if t.dim() else 1
                     if known.partial is None or name == "aten::copy_":
-                        known.partial, known.rows = site, rows
+                        known.partial, known.rows, known.first = site, rows, t.storage_offset() == 0
+                if site is not None and t.dim():
+                    before = self.widest.get((start, site), 0)
+                    known.wider = known.wider or before > int(t.shape[0])
+                    self.widest[start, site] = max(before, int(t.shape[0]))
+
+    def _cut(self, watched: Watched, target: torch.Tensor, given: torch.Tensor, site: frames.Site) -> None:
+        """A float copied into whole numbers loses its fraction, silently."""
+        if given.is_floating_point() and not target.is_floating_point() and given.numel() <= MAX_ELEMENTS:
+            with off(), torch.no_grad():
+                plain = self.machine.ghost(given) if self.machine.holds(given) else given.detach()
+                fraction = bool((plain != plain.trunc()).any())
+            if fraction:
+                self.machine.note("fraction-cut", watched.number, site=site, dtype=str(target.dtype))
 
     def _host(self, changes: list[Any]) -> None:
         for t in changes:
@@ -166,8 +195,11 @@ class Inputs(Watcher):
             known.broadcast = None
             if known.dirty and known.partial is not None:
                 self._partial(graph, watched, known)
+            if known.dirty and bool(known.padded.any()):
+                self._padding(graph, watched, known)
             known.covered.zero_()
-            known.dirty, known.partial = False, None
+            known.padded.zero_()
+            known.dirty, known.partial, known.wider = False, None, False
 
     def _partial(self, graph: Any, watched: Watched, known: Input) -> None:
         """Only a part was refreshed: does the rest take part in the result?"""
@@ -179,14 +211,25 @@ class Inputs(Watcher):
         if missed:
             self.machine.note("write-misses-read", graph.number, site=site)
             return
-        if not stale or watched.tested >= 16 or self.machine.pending:
+        if not stale or not known.first or not known.wider or watched.tested >= 16 or self.machine.pending:
             return
         watched.tested += 1
         if self._matters(graph, known, rest):
             self.machine.note("stale-tail", graph.number, site=site, rows=known.rows)
 
-    def _matters(self, graph: Any, known: Input, rest: torch.Tensor) -> bool:
-        """Replays twice, with the rest as it is and with zeros there, and compares what comes out of the refreshed rows."""
+    def _padding(self, graph: Any, watched: Watched, known: Input) -> None:
+        """Does it matter what stands in the padding?"""
+        if watched.tested >= 16 or self.machine.pending:
+            return
+        watched.tested += 1
+        with off(), torch.no_grad():
+            rest = known.padded & known.read
+        if bool(rest.any()) and self._matters(graph, known, rest, 0x3F):
+            self.machine.note("padding-matters", graph.number)
+
+    def _matters(self, graph: Any, known: Input, rest: torch.Tensor, fill: int = 0) -> bool:
+        """Replays twice, with the rest as it is and with other bytes there, and compares what comes out of the
+        refreshed rows."""
         block = self.machine.arena.used.get(known.address)
         if block is None:
             return False
@@ -202,7 +245,7 @@ class Inputs(Watcher):
         clear = rest.nonzero().flatten().tolist()
         if len(clear) < 200_000:
             for place in clear:
-                ctypes.memset(known.address + place * size, 0, size)
+                ctypes.memset(known.address + place * size, fill, size)
         after = self._results(graph, known)
         for start, content in saved.items():
             ctypes.memmove(start, content, len(content))

@@ -8,6 +8,7 @@ statement that let go of it, or, where it went away with a function's locals, th
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import time
@@ -122,15 +123,29 @@ class Places(Watcher):
         self.spent = 0.0
         self._seen: dict[int, dict[int, weakref.ref[Any]]] = {}
         self._writes: dict[int, set[int]] = {}
+        self._loads: dict[tuple[int, int, str], frames.Site] = {}
+        self.parameters: list[tuple[int, Any, str, int, frames.Site]] = []
+        """Arguments that a capture read: (graph, code, name, address, the captured line)."""
+        self.last_write: dict[int, int] = {}
         machine.on_call.append(self._call)
         machine.on_graph.append(self._graph)
         machine.on_free.append(self._freed)
         machine.on_replay.append(self._replay)
 
+    def entered(self, activation: Activation) -> None:
+        activation.data["begun"] = self.machine.order
+
+    def begins(self, step: Step) -> None:
+        if step.graph is not None:
+            for chain in step.statement.loads:
+                self._loads.setdefault((step.graph, id(step.frame), chain.root), step.site)
+
     # ------------------------------------------------------------ what the capture touches
     def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
         capture = self.machine.capture
         if capture is None or not self.machine.capturing():
+            for t in changes:
+                self.last_write[_storage_of(t).data_ptr()] = self.machine.order
             return
         seen = self._seen.setdefault(capture.number, {})
         for t in held:
@@ -180,6 +195,10 @@ class Places(Watcher):
                     address = _storage_of(value).data_ptr()
                     if address in known.inputs:
                         known.locals.append(Local(id(activation.frame), name, address, graph.number))
+                        code = activation.frame.f_code
+                        used = self._loads.get((graph.number, id(activation.frame), name))
+                        if used is not None and name in code.co_varnames[: code.co_argcount]:
+                            self.parameters.append((graph.number, code, name, address, used))
         self.spent += time.perf_counter() - begun
 
     def _find(self, known: Known, wanted: dict[int, tuple[Any, int]]) -> None:
@@ -345,11 +364,31 @@ class Places(Watcher):
                 other=self._reader(change.address, graph.number),
                 alive=place.address in self.machine.owners,
             )
+        self._arguments(graph)
         for death in self.deaths:
             if death.graph == graph.number:
                 self.machine.note(
                     "replayed-with-dead-input", graph.number, site=death.at, left=death.left, address=death.address
                 )
+
+    def _arguments(self, graph: Any) -> None:
+        """Replays under a later call of the function that captured, which was given another tensor."""
+        for number, code, name, address, site in self.parameters:
+            if number != graph.number:
+                continue
+            for activation in self.journal.stack:
+                value = activation.frame.f_locals.get(name) if activation.frame.f_code is code else None
+                if not isinstance(value, torch.Tensor) or not self.machine.holds(value):
+                    continue
+                other = _storage_of(value).data_ptr()
+                begun = activation.data.get("begun", 0)
+                block, new = self.machine.arena.used.get(address), self.machine.arena.used.get(other)
+                if other == address or block is None or new is None or self.last_write.get(address, 0) > begun:
+                    continue
+                if block.wanted != new.wanted or ctypes.string_at(block.start, block.wanted) != ctypes.string_at(
+                    new.start, new.wanted
+                ):
+                    self.machine.note("argument-ignored", number, site=site, text=name)
 
     def _reader(self, address: int, number: int) -> int | None:
         """Another graph that reads what the place holds now."""
@@ -360,8 +399,6 @@ class Places(Watcher):
 
     def _same(self, place: Place | Local, change: Change, known: Known) -> bool:
         """Whether the graph's memory holds the same bytes as what the place holds now."""
-        import ctypes
-
         block, other = self.machine.arena.used.get(place.address), self.machine.arena.used.get(change.address)
         if block is None or other is None or block.wanted != other.wanted:
             return False

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from graphlint.runtime import frames
-from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.machine import Machine, off
 from graphlint.runtime.syntax import Chain, Statement, chain_of
 from graphlint.runtime.watch.journal import (
     MISSING,
@@ -30,7 +30,8 @@ from graphlint.runtime.watch.journal import (
     resolve,
 )
 
-_RANDOM_MODULES = ("random", "numpy.random", "secrets", "uuid")
+_STATE_READS = frozenset({"initial_seed", "seed", "get_offset"})
+_RANDOM_MODULES = ("random", "numpy.random", "secrets", "uuid", "torch.random", "torch.cuda.random")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,9 +63,17 @@ class Scalars(Watcher):
         self.latest: dict[type, tuple[dict[str, Any], int, tuple[int, ...]]] = {}
         """Of each class of the user's, what its newest instance was made with, when, and under which calls."""
         self._ended: dict[int, int] = {}
+        self.host_scalars: dict[int, list[tuple[weakref.ref[Any], Any, frames.Site]]] = {}
+        """CPU tensors without dimensions: their value is part of the launch."""
         machine.on_call.append(self._call)
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
+        machine.listeners.append(self._noted)
+
+    def _noted(self, name: str, data: dict[str, Any], at: Any) -> None:
+        step = self.journal.current
+        if name == "host-random" and step is not None:
+            step.notes["drew"] = str(data["call"]).replace("aten::", "torch.")
 
     # ------------------------------------------------------------ where numbers come from
     def entered(self, activation: Activation) -> None:
@@ -164,13 +173,18 @@ class Scalars(Watcher):
 
     def _random(self, step: Step) -> str:
         """The call that draws a random number on the host, if the statement has one."""
+        if "drew" in step.notes:
+            return str(step.notes["drew"])
         for call in step.statement.calls:
             chain = chain_of(call.func)
             if chain is None:
                 continue
             function = resolve_callable(step.frame, chain)
             module = getattr(function, "__module__", None) or ""
-            owner = type(getattr(function, "__self__", None)).__module__
+            bound = getattr(function, "__self__", None)
+            owner = type(bound).__module__
+            if isinstance(bound, torch._C.Generator) and chain.steps[-1][1] in _STATE_READS:
+                return chain.text
             if module.startswith(_RANDOM_MODULES) or owner.startswith(_RANDOM_MODULES):
                 return chain.text
         return ""
@@ -181,7 +195,14 @@ class Scalars(Watcher):
         if machine.capture is None or not machine.capturing():
             return
         step = self.journal.current
-        if step is None or step.graph is None or "used" in step.notes:
+        if step is None or step.graph is None:
+            return
+        for value in machine.arguments:
+            if isinstance(value, torch.Tensor) and value.dim() == 0 and not machine.holds(value):
+                with off():
+                    known = (weakref.ref(value), value.item(), step.site)
+                self.host_scalars.setdefault(step.graph, []).append(known)
+        if "used" in step.notes:
             return
         step.notes["used"] = True
         activation = self.journal.stack[-1]
@@ -196,6 +217,13 @@ class Scalars(Watcher):
         self._ended[graph.number] = self.machine.order
 
     def _replay(self, graph: Any) -> None:
+        for reference, old, site in self.host_scalars.get(graph.number, ()):
+            tensor = reference()
+            if tensor is not None:
+                with off():
+                    now = tensor.item()
+                if now != old:
+                    self.machine.note("number-changed", graph.number, site=site, text="the CPU scalar", old=old, new=now)
         for use in self.uses.get(graph.number, ()):
             for leaf in use.leaves:
                 if leaf.random is not None:
