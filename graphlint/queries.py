@@ -42,7 +42,7 @@ def held_graphs(value: Value | None, depth: int = 3) -> list[Instance]:
     for option in options(value):
         inner: Iterable[Value] = ()
         if isinstance(option, Instance):
-            if option.external in GRAPH_CLASSES:
+            if option.external in GRAPH_CLASSES or option.external == "graphed-callable":
                 found.append(option)
             else:
                 inner = list(option.attrs.values())

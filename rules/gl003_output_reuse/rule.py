@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, Fact, HostRead, Index, Keep, Op, Operator, Replay, Return, Write
+from graphlint.fact import Bind, Fact, HostRead, Index, Keep, Leave, Op, Operator, Replay, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -102,6 +102,8 @@ def _again(region: Region, fact: Keep, replays: list[Replay]) -> bool:
         and f.value is not None
         and any(o is c for o in options(f.value) for c in options(fact.container))
     ]
+    if gone_before(region, fact, fresh, replays):
+        return False
     loops = {loop for loop, _ in fact.loops}
     if fresh:
         # A container that is made anew in each round of a loop does not outlive the round.
@@ -112,6 +114,25 @@ def _again(region: Region, fact: Keep, replays: list[Replay]) -> bool:
         if {loop for loop, _ in replay.loops} & loops:
             return True
     return False
+
+
+def gone_before(region: Region, keep: Keep, bound: list[Bind], replays: list[Replay]) -> bool:
+    """True if the container is a local of a call that ends before the next replay, and is not handed out."""
+    if not bound or any(b.place.kind != "local" for b in bound):
+        return False
+    scopes = {b.place.owner for b in bound}
+    for fact in region.life[region.position(keep.order) :]:
+        if isinstance(fact, Replay) and fact in replays:
+            return False
+        if isinstance(fact, Return) and any(o is c for o in _parts(fact.value) for c in options(keep.container)):
+            return False
+        if isinstance(fact, Leave) and fact.scope in scopes:
+            return True
+    return False
+
+
+def _parts(value: Value) -> list[Value]:
+    return [p for o in options(value) for p in (o, *(o.items if isinstance(o, Sequence) else ()))]
 
 
 def together(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:

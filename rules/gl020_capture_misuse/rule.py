@@ -59,6 +59,8 @@ def captured_work(region: Region) -> Iterator[Problem]:
         if begin is None or not queries.inside(fact, begin):
             continue  # a capture that was left open: told where it begins
         match fact:
+            case Replay() if begin.maybe and region.kind == "graphed-callables":
+                continue  # graphed once, and the guard that says so is not known
             case Replay(replayed=replayed) if not all(r.kind == "compile" for r in replayed) or not replayed:
                 message = "a graph is replayed inside a capture, which cannot be captured: run its work directly there"
                 yield _problem(region, fact, message)
