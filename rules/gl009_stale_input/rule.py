@@ -105,6 +105,8 @@ def _replaces(region: Region, fact: Bind, old: set[Storage]) -> bool:
     if not places.lives_on(region, fact) or places.set_up(region, fact):
         return False
     replay = places.next_replay(region, fact)
+    if fact.place.kind == "local" and (replay is None or not queries.inside(replay, fact)):
+        return False  # the name is gone before the replay
     end = replay.order if replay is not None else 1 << 60
     return not any(places.refreshed(region, s, fact.order, end) for s in old)
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphlint import places, queries
+from graphlint import cuda_streams, places, queries
 from graphlint.fact import Bind, CaptureEnd, Context, Fact, HostRead, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Instance, Place, Storage, Tensor, Value, options, tensors
-
-_STREAMS = ("torch.cuda.Stream", "torch.Stream", "torch.cuda.ExternalStream", "torch.xpu.Stream")
-_EVENTS = ("torch.cuda.Event", "torch.Event", "torch.xpu.Event")
+from graphlint.value import Instance, Place, Storage, Tensor, options, tensors
 
 
 @rule(
@@ -29,7 +26,7 @@ def check(region: Region) -> Iterator[Problem]:
     told: set[Location] = set()
     found = [*_captured_streams(region)]
     if region.kind in places.MANUAL:
-        found += [*_not_awaited(region), *_begun_outside(region)]
+        found += [*_not_awaited(region), *_begun_outside(region), *_warmed_too_early(region)]
     for problem in found:
         if problem.at not in told:
             told.add(problem.at)
@@ -63,7 +60,9 @@ def _captured_streams(region: Region) -> Iterator[Problem]:
     begin = places.begins(region)
     streams: _Streams | None = None
     recorded_before = {
-        e for f in region.before if isinstance(f, Op) and f.region is None and (e := _recorded(f)) is not None
+        e
+        for f in region.before
+        if isinstance(f, Op) and f.region is None and (e := cuda_streams.recorded(f)) is not None
     }
     escaped: dict[int, Fact] = {}
     for fact in region.life:
@@ -74,7 +73,7 @@ def _captured_streams(region: Region) -> Iterator[Problem]:
             streams = _Streams(current, {current})
         if _is_work(fact):
             block = _block(begin, fact)
-            stream = _stream_of(block) if block is not None else None
+            stream = cuda_streams.stream_of(block) if block is not None else None
             if block is None or stream is None or stream.id == streams.main:
                 continue
             if stream.id in streams.forked:
@@ -123,9 +122,9 @@ def _synchronised(
     region: Region, fact: Op, streams: _Streams, before: set[int], escaped: dict[int, Fact]
 ) -> Iterator[Problem]:
     last = fact.name.rpartition(".")[2]
-    waiter = _id(fact.receiver, _STREAMS)
+    waiter = cuda_streams.identity(fact.receiver, cuda_streams.STREAMS)
     if last == "wait_stream" and waiter is not None:
-        stream = _id(fact.argument(0, "stream"), _STREAMS)
+        stream = cuda_streams.identity(fact.argument(0, "stream"), cuda_streams.STREAMS)
         if stream is None:
             streams.forked.add(waiter)
         elif stream in streams.forked:
@@ -133,24 +132,31 @@ def _synchronised(
         elif waiter in streams.forked and stream not in escaped and not fact.maybe:
             yield _problem(region, fact, _outside("another stream"))
         return
-    event = _recorded(fact)
+    event = cuda_streams.recorded(fact)
     if event is not None:
-        on = _id(fact.receiver, _STREAMS) or _id(fact.argument(0, "stream"), _STREAMS) or _current(region, fact)
+        on = (
+            cuda_streams.identity(fact.receiver, cuda_streams.STREAMS)
+            or cuda_streams.identity(fact.argument(0, "stream"), cuda_streams.STREAMS)
+            or _current(region, fact)
+        )
         if on in streams.forked:
             streams.events[event] = (on, set(streams.known.get(on, set())))
             before.discard(event)
         return
     waited = None
     if last == "wait_event" and waiter is not None:
-        waited = _event(fact.argument(0, "event"))
-    elif last == "wait" and _id(fact.receiver, _EVENTS) is not None:
-        waited, waiter = _event(fact.receiver), _id(fact.argument(0, "stream"), _STREAMS) or _current(region, fact)
+        waited = cuda_streams.event_of(fact.argument(0, "event"))
+    elif last == "wait" and cuda_streams.identity(fact.receiver, cuda_streams.EVENTS) is not None:
+        waited, waiter = (
+            cuda_streams.event_of(fact.receiver),
+            cuda_streams.identity(fact.argument(0, "stream"), cuda_streams.STREAMS) or _current(region, fact),
+        )
     if waited is None or waiter is None:
         return
     if waited.id in streams.events:
         on, knows = streams.events[waited.id]
         streams.wait(waiter, on, knows)
-    elif waited.id in before and waiter in streams.forked and not _external(waited) and not fact.maybe:
+    elif waited.id in before and waiter in streams.forked and not cuda_streams.is_external(waited) and not fact.maybe:
         yield _problem(region, fact, _outside("an event"))
 
 
@@ -161,45 +167,6 @@ def _outside(what: str) -> str:
     )
 
 
-def _recorded(fact: Op) -> int | None:
-    """The event that `fact` records."""
-    last = fact.name.rpartition(".")[2]
-    if last == "record" and _id(fact.receiver, _EVENTS) is not None:
-        return _id(fact.receiver, _EVENTS)
-    if last == "record_event" and _id(fact.receiver, _STREAMS) is not None:
-        return _id(fact.argument(0, "event"), _EVENTS) or _id(fact.result, _EVENTS)
-    return None
-
-
-def _event(value: Value | None) -> Instance | None:
-    found = (
-        [o for o in options(value) if isinstance(o, Instance) and o.external in _EVENTS] if value is not None else []
-    )
-    return found[0] if len(found) == 1 else None
-
-
-def _external(event: Instance) -> bool:
-    flag = event.kwargs.get("external")
-    return flag is not None and not (isinstance(flag, Const) and not flag.value)
-
-
-def _id(value: Value | None, kinds: tuple[str, ...]) -> int | None:
-    if value is None:
-        return None
-    found = [o for o in options(value) if isinstance(o, Instance) and o.external in kinds]
-    return found[0].id if len(found) == 1 else None
-
-
-def _stream_of(context: Context) -> Instance | None:
-    """The stream that a block makes current."""
-    value = context.value
-    if isinstance(value, Instance) and value.external not in _STREAMS:
-        given = value.args[0] if value.args else value.kwargs.get("stream")
-        value = given if given is not None else value
-    found = [o for o in options(value) if isinstance(o, Instance) and o.external in _STREAMS]
-    return found[0] if len(found) == 1 else None
-
-
 def _current(region: Region, fact: Fact) -> int:
     """The id of the stream that is current at a captured fact; 0 for the capture's own, unless it is known."""
     begin = places.begins(region)
@@ -208,7 +175,7 @@ def _current(region: Region, fact: Fact) -> int:
         if (
             context is not fact
             and context.name in queries.STREAM_BLOCKS
-            and (stream := _stream_of(context)) is not None
+            and (stream := cuda_streams.stream_of(context)) is not None
         ):
             return stream.id
     return _own_stream(region)
@@ -216,12 +183,12 @@ def _current(region: Region, fact: Fact) -> int:
 
 def _own_stream(region: Region) -> int:
     """The capturing stream: given, or what `current_stream()` handed out in the capture."""
-    if (given := _id(region.stream, _STREAMS)) is not None:
+    if (given := cuda_streams.identity(region.stream, cuda_streams.STREAMS)) is not None:
         return given
     if region.kind != "graph":
         begin = places.begins(region)
         block = queries.stream_block(begin) if begin is not None else None
-        stream = _stream_of(block) if block is not None else None
+        stream = cuda_streams.stream_of(block) if block is not None else None
         if stream is not None:
             return stream.id
     own = _handed_out(region)
@@ -236,7 +203,7 @@ def _handed_out(region: Region) -> int | None:
                 for option in options(value) if value is not None else ():
                     if (
                         isinstance(option, Instance)
-                        and option.external in _STREAMS
+                        and option.external in cuda_streams.STREAMS
                         and option.made is None
                         and not _is_default(region, option)
                     ):
@@ -295,23 +262,31 @@ def _settle(fact: Op, open_: dict[int, tuple[Fact, Storage]], events: dict[int, 
     """Whatever waits for a stream settles its writes."""
     last = fact.name.rpartition(".")[2]
     if last == "wait_stream":
-        stream = _id(fact.argument(0, "stream"), _STREAMS)
+        stream = cuda_streams.identity(fact.argument(0, "stream"), cuda_streams.STREAMS)
         if stream is None:
             open_.clear()
         else:
             open_.pop(stream, None)
     elif last == "synchronize":
-        stream = _id(fact.receiver, _STREAMS)
-        event = _id(fact.receiver, _EVENTS)
+        stream = cuda_streams.identity(fact.receiver, cuda_streams.STREAMS)
+        event = cuda_streams.identity(fact.receiver, cuda_streams.EVENTS)
         for settled in (
             events.get(event, set()) if event is not None else {stream} if stream is not None else set(open_)
         ):
             open_.pop(settled, None)
-    elif (event := _recorded(fact)) is not None:
-        on = _id(fact.receiver, _STREAMS) or _id(fact.argument(0, "stream"), _STREAMS) or _eager_stream(fact)
+    elif (event := cuda_streams.recorded(fact)) is not None:
+        on = (
+            cuda_streams.identity(fact.receiver, cuda_streams.STREAMS)
+            or cuda_streams.identity(fact.argument(0, "stream"), cuda_streams.STREAMS)
+            or _eager_stream(fact)
+        )
         events[event] = {on} if on is not None else set()
     elif last in ("wait_event", "wait"):
-        waited = _event(fact.argument(0, "event")) if last == "wait_event" else _event(fact.receiver)
+        waited = (
+            cuda_streams.event_of(fact.argument(0, "event"))
+            if last == "wait_event"
+            else cuda_streams.event_of(fact.receiver)
+        )
         if waited is None:
             open_.clear()
         else:
@@ -323,9 +298,50 @@ def _eager_stream(fact: Fact) -> int | None:
     """The id of the side stream that is current at an eager fact; None for the default stream."""
     for context in reversed(fact.contexts):
         if context.name in queries.STREAM_BLOCKS:
-            stream = _stream_of(context)
+            stream = cuda_streams.stream_of(context)
             return stream.id if stream is not None and stream.made is not None else None
     return None
+
+
+# ---------------------------------------------------------------------------------- a warm-up that does not wait
+
+
+def _warmed_too_early(region: Region) -> Iterator[Problem]:
+    """A warm-up on a side stream that did not wait for the stream which made its inputs."""
+    captured = {f.at for f in region.captured if isinstance(f, (Op, Operator, Unfollowed))}
+    waited: set[int] = set()
+    blocks: dict[int, Context] = {}
+    for fact in region.before:
+        if fact.region is not None:
+            continue
+        if isinstance(fact, Op):
+            last = fact.name.rpartition(".")[2]
+            stream = cuda_streams.identity(fact.receiver, cuda_streams.STREAMS)
+            if last == "wait":
+                stream = cuda_streams.identity(fact.argument(0, "stream"), cuda_streams.STREAMS)
+            if last in ("wait_stream", "wait_event", "wait") and stream is not None:
+                waited.add(stream)
+            elif last == "synchronize":
+                return
+        block = queries.stream_block(fact)
+        stream_of = cuda_streams.stream_of(block) if block is not None else None
+        if (
+            block is None
+            or stream_of is None
+            or stream_of.made is None
+            or not isinstance(fact, (Op, Operator, Unfollowed))
+        ):
+            continue
+        if stream_of.id not in waited and fact.at in captured:
+            blocks.setdefault(stream_of.id, block)
+    for block in blocks.values():
+        message = (
+            "this warm-up does not wait for the stream that makes its inputs, so it may read them too early: "
+            "`side.wait_stream(torch.cuda.current_stream())` first"
+        )
+        yield Problem(
+            block.at, message, (Note(region.at, "captured here"),), severity="warning", function=block.function
+        )
 
 
 # ------------------------------------------------------------------------------- a backward that began outside
@@ -387,7 +403,7 @@ def _maker(region: Region, tensor: Tensor) -> Fact | None:
 def _same_stream(region: Region, made: Fact) -> bool:
     """True if the forward ran on the very stream that captures."""
     block = queries.stream_block(made)
-    stream = _stream_of(block) if block is not None else None
+    stream = cuda_streams.stream_of(block) if block is not None else None
     return stream is not None and stream.id == _own_stream(region)
 
 

@@ -135,11 +135,23 @@ def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
             return None
     if present is None:
         return None
-    if any(_zeroes(f, used) for f in region.captured if f.order < captured.order):
+    if any(_zeroes(f, used) for f in region.captured if f.order < captured.order) or _accumulates_on_purpose(region):
         return None
     if any(_zeroes(f, used) or _given(f) for f in region.after if f.region is None):
         return None
     return present
+
+
+def _accumulates_on_purpose(region: Region) -> bool:
+    """True if another graph of the program holds the optimizer's step: this one is for the micro-batches."""
+    return any(
+        isinstance(f, Op)
+        and f.name.endswith(".step")
+        and f.region is not None
+        and f.region.at != region.at
+        and places.is_optimizer(f.receiver)
+        for f in region.life
+    )
 
 
 def _given(fact: Fact) -> bool:
