@@ -136,17 +136,16 @@ class DeviceMode(TorchDispatchMode):
         fresh: set[int] = set()
         out = self._place(out, given, fresh)
         count = machine.counts[line.id] = line.tick()
-        if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
-            bind_leaves(machine, held)
         if line.id == 0 and machine.capture is None and torch.is_grad_enabled() and any(t.requires_grad for t in held):
             sites = machine.forward_sites
             if len(sites) > 20_000:
                 sites.clear()
             sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)
+        if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
+            bind_leaves(machine, held)
         if (
             capture is None
             and machine.capture is not None
-            and line.id
             and machine.capture.origin is not line
             and changes
         ):
@@ -162,6 +161,7 @@ class DeviceMode(TorchDispatchMode):
         machine.arguments = args
         for watcher in machine.on_call:
             watcher(func, name, held, changes, [t for t in flat(out) if _storage_of(t).data_ptr() in fresh], line.id)
+        machine.arguments = ()
         return out
 
     def _place(self, out: Any, given: list[Tensor], fresh: set[int]) -> Any:
