@@ -27,7 +27,7 @@ LAYERS = (
     ("knowledge",),
     ("fact",),
     ("region",),
-    ("rule", "queries", "doubt", "places", "edits"),
+    ("rule", "queries", "doubt", "places", "cuda_streams", "edits"),
     ("config", "notebooks"),
     ("lower",),
     ("program",),
