@@ -14,18 +14,24 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from graphlint.finding import Edit, Fix
 from graphlint.source import Location, Source, SourceError, Span
 
 if TYPE_CHECKING:
     import libcst
+
+    Node: TypeAlias = libcst.CSTNode
+    ExpressionNode: TypeAlias = libcst.BaseExpression
+    CallNode: TypeAlias = libcst.Call
+    ForNode: TypeAlias = libcst.For
+    IfNode: TypeAlias = libcst.If
 
 Reader = Callable[[Path], Source]
 _reader: ContextVar[Reader | None] = ContextVar("graphlint_reader", default=None)
@@ -171,7 +177,94 @@ def is_primary(code: str) -> bool:
     return isinstance(node, kinds) or bool(getattr(node, "lpar", ()))
 
 
+def inner(at: Location) -> list[tuple[Location, libcst.CSTNode]]:
+    """Every node of the statement around `at` that lies inside `at` or holds all of it, with its location.
+
+    Outermost first. Empty if the statement cannot be parsed alone.
+    """
+    import libcst
+    from libcst.metadata import MetadataWrapper, PositionProvider
+
+    found = statement(at)
+    source = _text(at.path)
+    if found is None or source is None:
+        return []
+    code = _slice(source.source, found.span)
+    word = code.split(maxsplit=1)[0]
+    ahead, behind = "", ""
+    if code.startswith("@"):
+        behind = "\ndef f(): pass"
+    elif found.compound:
+        ahead = (
+            "if 0: pass\n"
+            if word in ("elif", "else:")
+            else "try: pass\n"
+            if word.startswith(("except", "finally"))
+            else ""
+        )
+        behind = " pass\n" if word != "try:" else " pass\nfinally: pass"
+    try:
+        module = libcst.parse_module(f"{ahead}{code}{behind}\n")
+        positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    except Exception:
+        return []
+    shift = ahead.count("\n")
+    nodes: list[tuple[Location, libcst.CSTNode]] = []
+    for node, place in positions.items():
+        start = _absolute(found.span, place.start.line - shift, place.start.column)
+        end = _absolute(found.span, place.end.line - shift, place.end.column)
+        span = Span(*start, *end)
+        if _within(span, at.span) or _within(at.span, span):
+            nodes.append((Location(at.path, span), node))
+    return sorted(
+        nodes,
+        key=lambda pair: (pair[0].span.line, pair[0].span.column, -pair[0].span.end_line, -pair[0].span.end_column),
+    )
+
+
+def _absolute(span: Span, row: int, column: int) -> tuple[int, int]:
+    return span.line + row - 1, column + (span.column if row == 1 else 1)
+
+
+def _within(small: Span, large: Span) -> bool:
+    return (large.line, large.column) <= (small.line, small.column) and (small.end_line, small.end_column) <= (
+        large.end_line,
+        large.end_column,
+    )
+
+
+def body(at: Location) -> tuple[Span, list[str]] | None:
+    """The lines below the header around `at`: their span, and their text without the common indentation."""
+    import textwrap
+
+    found = statement(at)
+    source = _text(at.path)
+    if found is None or source is None or not found.compound:
+        return None
+    inside: list[Statement] = []
+    for candidate in source.statements[source.statements.index(found) + 1 :]:
+        if len(candidate.indent.expandtabs()) <= len(found.indent.expandtabs()):
+            break
+        inside.append(candidate)
+    if not inside or inside[0].span.line == found.span.line:
+        return None
+    span = Span(
+        inside[0].span.line, 1, inside[-1].span.end_line, len(source.source.lines[inside[-1].span.end_line - 1]) + 1
+    )
+    return span, textwrap.dedent("\n".join(source.source.lines[span.line - 1 : span.end_line])).split("\n")
+
+
 # ---------------------------------------------------------------------------------------------------- edits
+
+
+def after_block(at: Location, *lines: str) -> Edit | None:
+    """Statements behind the whole block whose header is around `at`, in line with the header."""
+    found, block = statement(at), body(at)
+    if found is None or block is None:
+        return None
+    end = block[0]
+    new = "".join(f"\n{found.indent}{line}" if line else "\n" for line in lines)
+    return Edit(at.path, Span(end.end_line, end.end_column, end.end_line, end.end_column), new)
 
 
 def replace(at: Location, new: str) -> Edit | None:
@@ -264,7 +357,10 @@ def rewrite(at: Location, *lines: str) -> Edit | None:
 
 
 def delete(at: Location) -> Edit | None:
-    """The simple statement at `at` goes, with its line; it becomes `pass` where others depend on its being there."""
+    """The simple statement at `at` goes, with its line and the comment behind it.
+
+    It becomes `pass` where a body would be empty without it, or where others stand on its line.
+    """
     found = statement(at)
     source = _text(at.path)
     if found is None or source is None or found.compound:
@@ -272,7 +368,12 @@ def delete(at: Location) -> Edit | None:
     lines = source.source.lines
     alone = not lines[found.span.line - 1][: found.span.column - 1].strip()
     rest = lines[found.span.end_line - 1][found.span.end_column - 1 :].strip()
-    if not alone or rest or _only_one(found, source.statements) or found.span.end_line >= len(lines):
+    if (
+        not alone
+        or (rest and not rest.startswith("#"))
+        or _only_one(found, source.statements)
+        or found.span.end_line >= len(lines)
+    ):
         return Edit(at.path, found.span, "pass")
     return Edit(at.path, Span(found.span.line, 1, found.span.end_line + 1, 1), "")
 
@@ -290,6 +391,136 @@ def _only_one(found: Statement, statements: list[Statement]) -> bool:
     following = statements[at + 1] if at + 1 < len(statements) else None
     opens = previous is not None and previous.compound and len(previous.indent) < len(found.indent)
     return opens and (following is None or len(following.indent) < len(found.indent))
+
+
+def rewrite_block(at: Location, *lines: str) -> Edit | None:
+    """The header around `at` and its body become these statements."""
+    found, block = statement(at), body(at)
+    if found is None or block is None:
+        return None
+    span = Span(found.span.line, found.span.column, block[0].end_line, block[0].end_column)
+    return Edit(at.path, span, f"\n{found.indent}".join(lines))
+
+
+def arguments(at: Location, values: Mapping[str, str]) -> Edit | None:
+    """As `argument`, for several that the call does not give."""
+    first, *rest = values.items()
+    made = argument(at, *first)
+    if made is None or not made.text.startswith(","):
+        return None
+    return Edit(made.path, made.span, made.text + "".join(f", {name}={value}" for name, value in rest))
+
+
+# ---------------------------------------------------------------------------------------------------- common places
+
+
+def graph_text(at: Location) -> str | None:
+    """How the source spells the graph of the capture at `at`: `torch.cuda.graph(g)`, `g.capture_begin()`."""
+    import libcst
+
+    node = expression(at)
+    if not isinstance(node, libcst.Call):
+        return None
+    if isinstance(node.func, libcst.Attribute) and node.func.attr.value == "capture_begin":
+        return code(node.func.value)
+    for number, argument_ in enumerate(node.args):
+        name = argument_.keyword.value if argument_.keyword is not None else None
+        if (number == 0 and name is None and not argument_.star) or name == "cuda_graph":
+            value = argument_.value
+            return code(value) if isinstance(value, (libcst.Name, libcst.Attribute)) else None
+    return None
+
+
+def stream_text(at: Location) -> str | None:
+    """How the source spells the stream of `with torch.cuda.stream(s):` around `at`."""
+    import libcst
+
+    for _, node in inner(at):
+        if not isinstance(node, libcst.Call) or len(node.args) != 1:
+            continue
+        named = code(node.func).rpartition(".")[2] in ("stream", "StreamContext")
+        if named and isinstance(node.args[0].value, (libcst.Name, libcst.Attribute)):
+            return code(node.args[0].value)
+    return None
+
+
+_KEEPERS = ("append", "appendleft", "extend", "insert", "put", "put_nowait", "add", "setdefault", "send")
+
+
+def kept_value(at: Location) -> Location | None:
+    """The expression that a statement keeps: what it appends, assigns, returns, yields or collects."""
+    import libcst
+
+    nodes = inner(at)
+    wanted: libcst.BaseExpression | None = None
+    for _, node in nodes:
+        if isinstance(node, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp)):
+            wanted = node.elt
+        elif isinstance(node, libcst.Call) and isinstance(node.func, libcst.Attribute):
+            if node.func.attr.value in _KEEPERS and node.args and wanted is None:
+                wanted = node.args[-1].value
+        elif isinstance(node, (libcst.Assign, libcst.AnnAssign, libcst.Return, libcst.Yield)) and wanted is None:
+            value = node.value
+            wanted = value if isinstance(value, libcst.BaseExpression) else None
+            if isinstance(wanted, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp)):
+                wanted = wanted.elt
+    if wanted is None or isinstance(wanted, (libcst.Tuple, libcst.List, libcst.Dict, libcst.Set)):
+        return None
+    return next((place for place, node in nodes if node is wanted), None)
+
+
+def is_plain(at: Location) -> bool:
+    """Whether a location holds a name, an attribute or an element: something that is only read."""
+    import libcst
+
+    try:
+        node = libcst.parse_expression(text(at))
+    except Exception:
+        return False
+    return isinstance(node, (libcst.Name, libcst.Attribute, libcst.Subscript))
+
+
+def is_number(node: libcst.BaseExpression) -> bool:
+    """Whether an expression is a literal number, with a sign or without, or True or False."""
+    import libcst
+
+    if isinstance(node, libcst.UnaryOperation) and isinstance(node.operator, (libcst.Minus, libcst.Plus)):
+        node = node.expression
+    return isinstance(node, (libcst.Integer, libcst.Float)) or code(node) in ("True", "False")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a dotted name."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def stands_before(at: Location, line: str) -> bool:
+    """Whether the statement in front of the one around `at` is `line`."""
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None:
+        return False
+    number = source.statements.index(found)
+    return number > 0 and _slice(source.source, source.statements[number - 1].span) == line
+
+
+def stands_after_block(at: Location, line: str) -> bool:
+    """Whether the statement behind the block whose header is around `at` is `line`."""
+    block, source = body(at), _text(at.path)
+    if block is None or source is None:
+        return False
+    following = next((s for s in source.statements if s.span.line > block[0].end_line), None)
+    return following is not None and _slice(source.source, following.span) == line
+
+
+def has_else(at: Location) -> bool:
+    """Whether the block whose header is around `at` is followed by `else`, `elif`, `except` or `finally`."""
+    found, block, source = statement(at), body(at), _text(at.path)
+    if found is None or block is None or source is None:
+        return False
+    following = [s for s in source.statements if s.span.line > block[0].end_line]
+    if not following or following[0].indent != found.indent:
+        return False
+    return _slice(source.source, following[0].span).startswith(("else", "elif", "except", "finally"))
 
 
 # ---------------------------------------------------------------------------------------------------- calls

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from graphlint import edits
 from graphlint.config import Config, check_rule_names
 from graphlint.finding import FileError, Finding
-from graphlint.registry import Registry, load_rules
+from graphlint.registry import Registry, fixer, load_rules
 from graphlint.source import Location, Source, Span
 from graphlint.trail import Trail
 
@@ -227,11 +227,15 @@ def judge(
 
 
 def _findings(rule: Rule, region: Region) -> Iterator[Finding]:
+    mend = fixer(rule.folder)
     for problem in rule.check(region):
         level = problem.severity or rule.severity
         function = problem.function or region.function
         message = one_line(problem.message)
-        yield Finding(rule.name, rule.code, level, problem.at, message, problem.notes[:5], problem.fix, function)
+        fix = problem.fix
+        if fix is None and mend is not None:
+            fix = mend(problem, region)
+        yield Finding(rule.name, rule.code, level, problem.at, message, problem.notes[:5], fix, function)
 
 
 def crashed(code: str, name: str, at: Location, text: str) -> FileError:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import TypeAlias, cast
 
-from graphlint.finding import Severity
+from graphlint.finding import Fix, Problem, Severity
+from graphlint.region import Region
 from graphlint.rule import Rule
+
+#: What `fix.py` beside a rule holds: the fix of a problem, None if it has none.
+Fixer: TypeAlias = Callable[[Problem, Region], "Fix | None"]
 
 _CODE = re.compile(r"[A-Z]{2,5}\d{3}$")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*$")
@@ -125,7 +131,33 @@ def load_folder(folder: Path) -> list[Rule]:
         RuleError: it cannot be imported, makes no rule, or one with a malformed code or name.
     """
     path = folder / "rule.py"
-    module_name = "graphlint_rule_" + re.sub(r"\W", "_", str(folder.resolve()))
+    found = [replace(v, folder=folder) for v in vars(_module(path)).values() if isinstance(v, Rule)]
+    if not found:
+        raise RuleError(f"{path}: makes no rule; a rule is a generator function under `@rule(code, name, ...)`")
+    for rule in found:
+        if not _CODE.match(rule.code) or not _NAME.match(rule.name):
+            raise RuleError(f"{path}: `{rule.code}[{rule.name}]` is not a code such as GL001 and a kebab-case name")
+    return found
+
+
+@cache
+def fixer(folder: Path | None) -> Fixer | None:
+    """The function `fix` of `folder/fix.py`, None if there is none. It is loaded when a rule first reports.
+
+    Raises:
+        RuleError: the file cannot be imported.
+    """
+    if folder is None or not (folder / "fix.py").is_file():
+        return None
+    found = getattr(_module(folder / "fix.py"), "fix", None)
+    if not callable(found):
+        raise RuleError(f"{folder / 'fix.py'}: has no function `fix(problem, region)`")
+    return cast(Fixer, found)
+
+
+def _module(path: Path) -> ModuleType:
+    """The module in a file, loaded by its path."""
+    module_name = "graphlint_rule_" + re.sub(r"\W", "_", str(path.resolve()))
     spec = spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise RuleError(f"{path}: cannot be loaded")
@@ -139,13 +171,7 @@ def load_folder(folder: Path) -> list[Rule]:
         line = f": line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         text = (str(error).splitlines() or [""])[0]
         raise RuleError(f"{path}{line}: {type(error).__name__}: {text}") from error
-    found = [replace(v, folder=folder) for v in vars(module).values() if isinstance(v, Rule)]
-    if not found:
-        raise RuleError(f"{path}: makes no rule; a rule is a generator function under `@rule(code, name, ...)`")
-    for rule in found:
-        if not _CODE.match(rule.code) or not _NAME.match(rule.name):
-            raise RuleError(f"{path}: `{rule.code}[{rule.name}]` is not a code such as GL001 and a kebab-case name")
-    return found
+    return module
 
 
 def load_rules(extra: Sequence[Path] = (), own: Path | None = None) -> Registry:

@@ -114,7 +114,8 @@ def test_a_statement_is_rewritten() -> None:
         ("if a:\n    print(x)\n    c\nb\n", "print(x)", "if a:\n    c\nb\n"),
         ("if a: print(x)\nb\n", "print(x)", None),
         ("print(\n    x\n)\n\nb\n", "print(\n    x\n)", "\nb\n"),
-        ("print(x)  # why\nb\n", "print(x)", "pass  # why\nb\n"),
+        ("print(x)  # why\nb\n", "print(x)", "b\n"),
+        ("print(x); y\nb\n", "print(x)", "b\n"),
     ],
 )
 def test_a_statement_goes(text: str, part: str, expected: str | None) -> None:

@@ -1,0 +1,42 @@
+"""The tail behind a partial write is cleared."""
+
+from __future__ import annotations
+
+from graphlint import edits
+from graphlint.finding import Fix, Problem
+from graphlint.region import Region
+
+
+def fix(problem: Problem, region: Region) -> Fix | None:
+    import libcst
+
+    if "tail" not in problem.message and "rest" not in problem.message and "rows" not in problem.message:
+        return None
+    for at, node in edits.inner(problem.at):
+        if isinstance(node, libcst.Call) and edits.code(node.func).endswith(".copy_"):
+            assert isinstance(node.func, libcst.Attribute)
+            tail = _tail(node.func.value)
+            return edits.fix("clear the tail", edits.after(at, f"{tail}.zero_()"), safe=False) if tail else None
+        if isinstance(node, libcst.Assign) and len(node.targets) == 1:
+            tail = _tail(node.targets[0].target)
+            empty = "False" if edits.code(node.value) in ("True", "False") else "0"
+            return edits.fix("clear the tail", edits.after(at, f"{tail} = {empty}"), safe=False) if tail else None
+    return None
+
+
+def _tail(node: edits.ExpressionNode) -> str | None:
+    """`x[n:]` of `x[:n]`, `x[:, n:]` of `x[:, :n]`."""
+    import libcst
+
+    if not isinstance(node, libcst.Subscript):
+        return None
+    parts: list[str] = []
+    turned = False
+    for element in node.slice:
+        part = element.slice
+        if isinstance(part, libcst.Slice) and part.lower is None and part.upper is not None and part.step is None:
+            parts.append(f"{edits.code(part.upper)}:")
+            turned = True
+        else:
+            parts.append(edits.code(part))
+    return f"{edits.code(node.value)}[{', '.join(parts)}]" if turned else None

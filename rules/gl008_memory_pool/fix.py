@@ -1,0 +1,36 @@
+"""No-op calls go, and the largest graph is captured first."""
+
+from __future__ import annotations
+
+from graphlint import edits
+from graphlint.finding import Fix, Problem
+from graphlint.region import Region
+from graphlint.source import Location
+
+
+def fix(problem: Problem, region: Region) -> Fix | None:
+    import libcst
+
+    if problem.at == region.at and ("own pool" in problem.message or "retired" in problem.message):
+        made = edits.without_argument(region.at, "pool")
+        return edits.fix("give the graph a pool of its own", made, safe=False)
+    for at, node in edits.inner(problem.at):
+        if isinstance(node, libcst.Expr) and edits.code(node).rstrip(" ;").endswith("empty_cache()"):
+            return edits.fix("remove the call, which does nothing in a capture", edits.delete(at), safe=True)
+        if isinstance(node, libcst.For):
+            return _largest_first(at, node)
+    return None
+
+
+def _largest_first(at: Location, loop: edits.ForNode) -> Fix | None:
+    import libcst
+
+    title = "capture the largest first: smaller graphs then fit into its pool"
+    for place, node in edits.inner(at):
+        if node is loop.iter or (edits.code(node) == edits.code(loop.iter) and type(node) is type(loop.iter)):
+            if isinstance(node, libcst.Call) and edits.code(node.func) == "sorted":
+                return edits.fix(title, edits.argument(place, "reverse", "True"), safe=False)
+            if isinstance(node, libcst.Call) and edits.code(node.func) in ("range", "enumerate", "zip"):
+                return None
+            return edits.fix(title, edits.replace(place, f"sorted({edits.code(node)}, reverse=True)"), safe=False)
+    return None

@@ -1,0 +1,32 @@
+"""Gradients that a graph writes are zeroed in place, not dropped."""
+
+from __future__ import annotations
+
+from graphlint import edits
+from graphlint.finding import Edit, Fix, Problem
+from graphlint.region import Region
+from graphlint.source import Location
+
+
+def fix(problem: Problem, region: Region) -> Fix | None:
+    import libcst
+
+    for at, node in edits.inner(problem.at):
+        if isinstance(node, libcst.Call) and edits.code(node.func).endswith("zero_grad"):
+            return edits.fix(
+                "zero the gradients in place: the graph goes on writing them",
+                _in_place(at, node),
+                safe=True,
+            )
+        if isinstance(node, libcst.Assign) and edits.code(node.value) == "None" and len(node.targets) == 1:
+            target = edits.code(node.targets[0].target)
+            if target.endswith(".grad"):
+                lines = (f"if {target} is not None:", f"    {target}.zero_()")
+                return edits.fix("zero the gradient in place", edits.rewrite(at, *lines), safe=True)
+    return None
+
+
+def _in_place(at: Location, node: edits.CallNode) -> Edit | None:
+    if node.args and node.args[0].keyword is None:
+        return edits.replace(Location(at.path, at.span), f"{edits.code(node.func)}(set_to_none=False)")
+    return edits.argument(at, "set_to_none", "False")

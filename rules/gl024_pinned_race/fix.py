@@ -1,0 +1,12 @@
+"""The host waits for the replay that still reads the pinned buffer."""
+
+from __future__ import annotations
+
+from graphlint import edits
+from graphlint.finding import Fix, Problem
+from graphlint.region import Region
+
+
+def fix(problem: Problem, region: Region) -> Fix | None:
+    made = edits.before(problem.at, "torch.cuda.current_stream().synchronize()")
+    return edits.fix("wait for the copy of the last replay before writing", made, safe=False)
