@@ -18,6 +18,7 @@ from graphlint.interp.objects import ClassValue, Scope
 from graphlint.lower import tree
 from graphlint.source import SourceError, Span
 from graphlint.value import (
+    CAPTURING,
     Const,
     External,
     Host,
@@ -31,6 +32,7 @@ from graphlint.value import (
     Value,
     join,
     options,
+    origins,
 )
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def _assert(m: Machine, node: tree.Assert) -> str:
     known = truth(m, value, "assert", node.test)
     if known is None:
         narrow(m, node.test, True)
-    elif not known and isinstance(node.test, tree.Constant):
+    elif not known and (isinstance(node.test, tree.Constant) or CAPTURING in origins(value)):
         return "raise"
     return ""
 

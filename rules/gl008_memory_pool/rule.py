@@ -337,7 +337,7 @@ def piles_up(region: Region, others: list[Region]) -> Iterator[Problem]:
 
 def same_work(region: Region, other: Region) -> bool:
     """True if both captures read the same memory through the same slices: nothing but time lies between them."""
-    if set(region.inputs) != set(other.inputs):
+    if not region.inputs or set(region.inputs) != set(other.inputs):
         return False
     return _slices(region) == _slices(other)
 

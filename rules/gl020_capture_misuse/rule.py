@@ -47,6 +47,9 @@ def never_entered(region: Region) -> Iterator[Problem]:
 
 def nested(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     outer = begin.region
+    segments = region.kind == "begin-end" and outer is not None and outer.kind == "begin-end"
+    if segments and not begin.complete:
+        return  # segments of one forward, ended where it could not be followed
     if outer is not None and outer.kind in MANUAL:
         message = "a capture begins inside another capture: only one can be under way, and both fail"
         yield Problem(region.at, message, outer.way(begin), function=region.function)

@@ -9,7 +9,7 @@ from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Index, Itera
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Value, options, origins
+from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Union, Unknown, Value, options, origins
 
 
 @rule("GL022", "graph-key", "error", "a graph is cached under a key that omits something the capture froze")
@@ -22,6 +22,8 @@ def check(region: Region) -> Iterator[Problem]:
         return
     if isinstance(store.key, Const) and isinstance(store.key.value, str) and not all_origins(store.key):
         return  # a slot with a name, not a table that is looked up
+    if not understood(store.key):
+        return
     found = omitted(region, begin, store)
     if found is not None:
         name, fact = found
@@ -34,6 +36,17 @@ def check(region: Region) -> Iterator[Problem]:
         return
     yield from narrower(region, store)
     yield from one_layout(region, store)
+
+
+def understood(key: Value, depth: int = 2) -> bool:
+    """False if a part of the key is an object or unknown: it may hold anything."""
+    if isinstance(key, Sequence):
+        return depth > 0 and key.rest is None and all(understood(i, depth - 1) for i in key.items)
+    return isinstance(key, (Const, Host)) or _whole(key)
+
+
+def _whole(key: Value) -> bool:
+    return not isinstance(key, (Unknown, Instance, Union, Mapping))
 
 
 def stored(region: Region) -> Keep | None:
