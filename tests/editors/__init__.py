@@ -1,0 +1,1 @@
+"""The language server, driven by the editors that people use."""
