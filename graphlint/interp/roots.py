@@ -155,10 +155,11 @@ class Climber:
         if len(parts) > 1:
             owner = module.definition(".".join(parts[:-1])) if module else None
             if isinstance(owner, tree.Class):
+                made = [owner.name, *self._derived(owner.name)]
                 if parts[-1] in ("__init__", "__call__", "forward", "__enter__") or not names:
-                    names = [owner.name]
+                    names = made
                 else:
-                    names.append(owner.name)
+                    names += made
             elif isinstance(owner, tree.Function):
                 return [Root(root.path, owner.qualname)]
         elif not names:
@@ -181,6 +182,16 @@ class Climber:
                         continue
                     found.setdefault(caller)
         return list(found)
+
+    def _derived(self, name: str) -> list[str]:
+        """Classes that name `name` as a base, by the text: an object of one of them is made under its own name."""
+        found: dict[str, None] = {}
+        for path in self.program.subclassing(name, MAX_CLIMB):
+            module = self.program.module(path)
+            text = module.source.text if module is not None else ""
+            for match in re.finditer(rf"^[ \t]*class\s+(\w+)\s*\([^)\n]*\b{re.escape(name)}\b", text, re.M):
+                found.setdefault(match.group(1))
+        return list(found)[:MAX_CLIMB]
 
     def _calling(self, module: Module, name: str) -> list[str]:
         """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look."""

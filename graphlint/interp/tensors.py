@@ -98,8 +98,10 @@ def tensor_attribute(m: Machine, value: Tensor, name: str, span: Span) -> Value:
 
 
 def view_of(base: Tensor, how: str, shape: tuple[int | str | None, ...] | None, dtype: str | None = None) -> Tensor:
+    # A view of a detached tensor is that view of its memory.
+    view = how if base.view in ("detach", "data") else base.view or how
     return Tensor(
-        base.storage, base.device, shape, dtype or base.dtype, base.view or how,
+        base.storage, base.device, shape, dtype or base.dtype, view,
         base.requires_grad and how != "data", base.grad_graph and how not in ("data", "detach"), base.sure,
     )  # fmt: skip
 
