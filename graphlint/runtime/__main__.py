@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from graphlint.runtime.cli_trace import trace_command
+from graphlint.cli import main
 
 if __name__ == "__main__":
-    sys.exit(trace_command(prog_name="graphlint trace"))
+    sys.argv.insert(1, "trace")
+    main()

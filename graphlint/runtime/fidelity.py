@@ -105,7 +105,9 @@ def score(program: Labelled, limit: float = 120.0) -> Score:
         key: Key = (rule, tag or (os.path.basename(path), line))
         met[key] = met.get(key, False) or (rule, path, line) in spots
     false = (
-        [] if program.bad else [f"{o['line']}: {o['rule']}: {o['evidence']}" for r in results for o in r.observations if not o["weak"]]
+        []
+        if program.bad
+        else [f"{o['line']}: {o['rule']}: {o['evidence']}" for r in results for o in r.observations if not o["weak"]]
     )
     return Score(
         program,

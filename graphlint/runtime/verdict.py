@@ -34,7 +34,15 @@ class Seen:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Seen:
         chain = tuple((str(p), int(n), str(f)) for p, n, f in data["chain"])
-        return cls(data["rule"], real(data["path"]), int(data["line"]), data["function"], data["evidence"], chain, bool(data["weak"]))
+        return cls(
+            data["rule"],
+            real(data["path"]),
+            int(data["line"]),
+            data["function"],
+            data["evidence"],
+            chain,
+            bool(data["weak"]),
+        )
 
 
 def real(path: str) -> str:

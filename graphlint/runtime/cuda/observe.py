@@ -194,7 +194,7 @@ def _through(trace: TracebackType | None) -> tuple[str, ...]:
         name = trace.tb_frame.f_code.co_filename.replace("\\", "/")
         if frames.is_user(name):
             found.clear()
-        elif "/torch/" in name:
+        elif "/torch/" in name and not name.endswith(("/torch/_ops.py", "/torch/utils/_python_dispatch.py")):
             found.append(f"{name.rsplit('/torch/', 1)[1]}:{trace.tb_frame.f_code.co_name}")
         trace = trace.tb_next
     return tuple(found)

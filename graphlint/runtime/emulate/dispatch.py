@@ -143,12 +143,7 @@ class DeviceMode(TorchDispatchMode):
             sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)
         if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
             bind_leaves(machine, held)
-        if (
-            capture is None
-            and machine.capture is not None
-            and machine.capture.origin is not line
-            and changes
-        ):
+        if capture is None and machine.capture is not None and machine.capture.origin is not line and changes:
             machine.note("ran-outside", machine.capture.number, stream=line.id)
         if capture is not None:
             if fresh or changes:

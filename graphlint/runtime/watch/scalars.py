@@ -223,7 +223,9 @@ class Scalars(Watcher):
                 with off():
                     now = tensor.item()
                 if now != old:
-                    self.machine.note("number-changed", graph.number, site=site, text="the CPU scalar", old=old, new=now)
+                    self.machine.note(
+                        "number-changed", graph.number, site=site, text="the CPU scalar", old=old, new=now
+                    )
         for use in self.uses.get(graph.number, ()):
             for leaf in use.leaves:
                 if leaf.random is not None:
