@@ -75,7 +75,7 @@ class Memory:
         for region in regions:
             if program.cancelled():
                 raise Cancelled
-            found, failed = judge([region], self.rules)
+            found, failed = judge([region], self.rules, program.source)
             findings.update(dict.fromkeys(found))
             crashes += failed
         for region in regions:

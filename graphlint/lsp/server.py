@@ -19,14 +19,13 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 
 from graphlint import __version__
-from graphlint.registry import page
 from graphlint.finding import Finding, Fix
 from graphlint.lsp import actions
 from graphlint.lsp.diagnostics import diagnostic, result_id, shown_code
 from graphlint.lsp.positions import Encoding, Table
 from graphlint.lsp.project import Options
 from graphlint.lsp.session import Document, Session
-from graphlint.registry import Registry, load_rules
+from graphlint.registry import Registry, load_rules, page
 from graphlint.source import Source
 from graphlint.suppress import directives
 
