@@ -9,13 +9,14 @@ class Renewing:
     def __init__(self, net, rows):
         self.net = net
         self.x = torch.zeros(rows, 64, device="cuda")
+        self.side = torch.cuda.Stream()
         self.current = None
 
     def renew(self):
         if self.current is not None:
             self.current[0].reset()
             self.current = None
-        self.current = record(self.net, self.x)
+        self.current = record(self.net, self.x, self.side)
 
     def __call__(self, x):
         self.x.copy_(x)
