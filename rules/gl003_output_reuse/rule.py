@@ -47,7 +47,7 @@ def notes(region: Region, fact: Fact, replays: list[Replay]) -> tuple[Note, ...]
 
 
 def outputs(region: Region, value: Value | None) -> set[Storage]:
-    return {t.storage for t in queries.static_outputs(region, value)}
+    return {t.storage for t in queries.static_outputs(region, value, 2)}
 
 
 def kept(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
