@@ -27,7 +27,6 @@ if __name__ == "__main__":
     parts = [torch.randn(4, 6, device="cuda") for _ in range(3)]
     for _ in range(3):
         trainer.step(parts)
-    got = trainer.net[0].weight.grad.clone()
     trainer.opt.zero_grad(set_to_none=False)
     trainer.opt.param_groups[0]["lr"] = 0.0
     for _ in range(2):
