@@ -89,7 +89,19 @@ class _Analyser:
             if caller.function and not any(_leads_through(r, caller, self.program) for r in seen):
                 seen += [r for r in self._root(caller) if _covers(r, site)]
         if not seen:
-            self._root(roots[-1])
+            seen = [r for r in self._root(roots[-1]) if _covers(r, site)]
+        if seen and not any(r.reaches for r in seen) and any(r.unresolved for r in seen):
+            self._further(site)
+
+    def _further(self, site: Site) -> None:
+        """What is captured came in as an argument that nobody on the way filled in: the callers' callers may."""
+        tried = 0
+        for caller in site.callers:
+            for upper in self.climber.callers(caller):
+                if tried < MAX_CALLERS and upper.function and upper not in self.done:
+                    tried += 1
+                    if any(r.reaches for r in self._root(upper) if _covers(r, site)):
+                        return
 
     def _root(self, root: Root, configured: bool = False) -> list[Region]:
         if root in self.done:

@@ -127,8 +127,12 @@ def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
             values = subscripts.elements(m, args[0])
             if isinstance(args[0], Sequence) and args[0].rest is not None:
                 values = [*values, args[0].rest]
-        if "key" not in kwargs:
-            compare_tensors(m, op, values, span, f"{op}(...)")
+        key = kwargs.get("key")
+        compared = values
+        if isinstance(key, (FunctionValue, BoundMethod, Partial, External)) and len(values) > 1:
+            compared = [m.call(key, (v,), {}, span, "key") for v in values[:2]]
+        if key is None or compared is not values:
+            compare_tensors(m, op, compared, span, f"{op}(...)")
         inputs = frozenset().union(*(origins(v) for v in values)) if values else frozenset()
         if op in ("any", "all"):
             read = next((o for v in values for o in options(v) if isinstance(o, (Tensor, Host)) and (isinstance(o, Tensor) or o.source == "read")), None)

@@ -42,19 +42,33 @@ def capture_block(
     m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Callable[[Value], None]
 ) -> None:
     assert isinstance(manager, Instance)
-    manager.attrs["$entered"] = Const(True)
-    is_graph = manager.external in GRAPH_MANAGERS
-    graph = manager if is_graph else _first(manager, 0, _GRAPH_KEYWORDS)
-    region = new_region(m, "accelerator-graph" if is_graph else "graph", item.expr.span, graph=graph)
-    region.pool = manager.kwargs.get("pool") if is_graph else _first(manager, 1, ("pool",))
-    region.stream = _first(manager, 2, ("stream",)) if not is_graph else None
-    region.options = manager.kwargs
-    m.open_region(region, item.expr.span)
+    value = enter(m, manager, item.expr.span)
+    region = m.region_stack[-1]
     try:
-        body(graph if is_graph and graph is not None else Const(None))
+        body(value)
     finally:
         while region in m.region_stack:
             m.close_region(item.expr.span)
+
+
+def enter(m: Machine, manager: Instance, span: Span) -> Value:
+    """The capture that `manager` makes begins; gives what `as` binds."""
+    manager.attrs["$entered"] = Const(True)
+    is_graph = manager.external in GRAPH_MANAGERS
+    graph = manager if is_graph else _first(manager, 0, _GRAPH_KEYWORDS)
+    region = new_region(m, "accelerator-graph" if is_graph else "graph", span, graph=graph)
+    region.pool = manager.kwargs.get("pool") if is_graph else _first(manager, 1, ("pool",))
+    region.stream = _first(manager, 2, ("stream",)) if not is_graph else None
+    region.options = manager.kwargs
+    m.open_region(region, span)
+    return graph if is_graph and graph is not None else Const(None)
+
+
+def leave(m: Machine, span: Span) -> Value:
+    """`__exit__()` of a capture manager by hand."""
+    if m.region_stack and m.region_stack[-1].kind in ("graph", "accelerator-graph"):
+        m.close_region(span)
+    return Const(None)
 
 
 def never_entered(m: Machine) -> None:

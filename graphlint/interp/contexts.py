@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Context
+from graphlint.fact import Context, ContextExit
 from graphlint.interp import attributes, capture
 from graphlint.interp.objects import ClassValue, FunctionValue
 from graphlint.lower import tree
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 Body = Callable[[Value], None]
+EXIT_STACKS = ("contextlib.ExitStack", "contextlib.AsyncExitStack")
 
 
 def enter(m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Body) -> None:
@@ -85,14 +86,19 @@ def _generator_manager(m: Machine, manager: Instance, item: tree.WithItem, body:
 def _external_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body) -> None:
     name = manager.external
     fact = m.emit(Context, item.expr.span, name=name, value=manager)
-    saved = m.default_device
+    saved, depth, opened = m.default_device, len(m.region_stack), len(m.contexts) + 1
     if name == "torch.device" and manager.args and isinstance(manager.args[0], Const):
         m.default_device = "cuda" if str(manager.args[0].value).startswith("cuda") else "cpu"
     elif name == "torch.device":
         m.default_device = "?"
     try:
         with m.context(fact, item.expr.span):
-            body(manager if name.startswith(("torch.", "concurrent.", "threading.")) else Unknown())
+            body(manager if name.startswith(("torch.", "concurrent.", "threading.", *EXIT_STACKS)) else Unknown())
+            # What an exit stack was given closes with it, last one first.
+            while len(m.region_stack) > depth and name in EXIT_STACKS:
+                m.close_region(item.expr.span)
+            for inner in reversed(m.contexts[opened:] if name in EXIT_STACKS else ()):
+                m.emit(ContextExit, item.expr.span, entered=inner)
     finally:
         m.default_device = saved
 

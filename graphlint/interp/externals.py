@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Unfollowed, Write
-from graphlint.interp import builtins, capture, containers, standard, torch_objects
+from graphlint.interp import builtins, capture, containers, contexts, standard, torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
 from graphlint.knowledge import results
 from graphlint.knowledge.capture_api import ACCELERATOR_CALLS, COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
 from graphlint.knowledge.engines import ENGINES
+from graphlint.knowledge.optimizers import OPTIMIZERS
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -37,7 +39,7 @@ Kwargs = dict[str, Value]
 _CONTEXT_CLASSES = {
     "torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast", "torch.set_grad_enabled",
     "torch.device", "torch.cuda.stream", "torch.cuda.device", "torch.profiler.record_function", "torch.cuda.nvtx.range",
-    "torch.accelerator.stream", "contextlib.nullcontext", "contextlib.suppress", "contextlib.ExitStack",
+    "torch.accelerator.stream", "contextlib.nullcontext", "contextlib.suppress", *contexts.EXIT_STACKS,
     "torch.random.fork_rng", "torch.backends.cuda.sdp_kernel", "torch.nn.attention.sdpa_kernel",
     "torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly", "torch.cuda.use_mem_pool",
 }  # fmt: skip
@@ -291,6 +293,12 @@ def unknown_method(m: Machine, receiver: Unknown, name: str, args: Args, kwargs:
 
 def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     clean = {k: v for k, v in kwargs.items() if k != "*"}
+    base = _optimizer_base(receiver)
+    if base and name == "__init__":
+        receiver.args, receiver.kwargs = args, kwargs
+        return Const(None)
+    if base:
+        receiver = replace(receiver, cls=External(base))  # the same object, seen as what torch sees
     kind = receiver.external
     if "$items" in receiver.attrs and name not in ("forward", "cuda", "to", "eval", "train", "parameters", "half"):
         inner = receiver.attrs["$items"]
@@ -300,8 +308,10 @@ def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs
         return standard.module_method(m, receiver, name, args, clean, span, text)
     if kind in GRAPH_CLASSES:
         return _graph_method(m, receiver, name, args, clean, span, text)
-    if kind == "contextlib.ExitStack" and name == "enter_context" and args:
+    if kind in contexts.EXIT_STACKS and name == "enter_context" and args:
         return standard.enter_context(m, args[0], span)
+    if name in ("__enter__", "__exit__") and capture.is_capture_manager(m, receiver):
+        return capture.enter(m, receiver, span) if name == "__enter__" else capture.leave(m, span)
     if name == "__call__":
         return m.call(receiver, args, kwargs, span, text)
     result = standard.object_result(m, receiver, name, args, clean, span)
@@ -315,6 +325,12 @@ def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs
                 if isinstance(option, Tensor) and name in standard.LOG_METHODS and "logg" in kind.lower():
                     m.emit(HostRead, span, op="log", value=option, text=text)
     return result
+
+
+def _optimizer_base(receiver: Instance) -> str:
+    """The optimizer of torch that the object's class, read from source, derives from, or ""."""
+    bases = receiver.cls.external_bases if isinstance(receiver.cls, ClassValue) else []
+    return next((b for b in bases if b in OPTIMIZERS), "")
 
 
 def _graph_method(m: Machine, graph: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -127,7 +127,7 @@ class Climber:
         for _ in range(MAX_CLIMB):
             following: list[Root] = []
             for root in frontier:
-                known = self._callers(root)
+                known = self.callers(root)
                 if not known and root is not start:
                     tops.append(root)
                 if root is start:
@@ -148,7 +148,7 @@ class Climber:
     def _importers(self, module: Module) -> list[Root]:
         return []
 
-    def _callers(self, root: Root) -> list[Root]:
+    def callers(self, root: Root) -> list[Root]:
         parts = root.function.split(".")
         module = self.program.module(root.path)
         names = [parts[-1]] if parts[-1] not in _COMMON_NAMES else []

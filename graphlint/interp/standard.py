@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphlint.fact import HostRead, Keep, Op
+from graphlint.fact import Context, HostRead, Keep, Op
 from graphlint.interp import attributes, capture, subscripts, torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import wanted_device
@@ -65,8 +65,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
         return BoundMethod(receiver=args[1], function=args[0])
     if name == "types.SimpleNamespace":
         return Mapping(kind="namespace", items=dict(kwargs), born=m.region)
-    if name == "dataclasses.replace" and args and isinstance(args[0], Instance):
-        return _replaced(m, args[0], kwargs, span)
+    if top == "dataclasses" and args and isinstance(args[0], (Instance, ClassValue)):
+        return _dataclass(m, rest, args[0], kwargs, span)
     if name.startswith("contextlib."):
         made = m.instance_of(External(name), span)
         made.args, made.kwargs = args, kwargs
@@ -170,6 +170,32 @@ def _collections(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) 
     return Unknown(name)
 
 
+def _dataclass(m: Machine, name: str, value: Instance | ClassValue, kwargs: Kwargs, span: Span) -> Value | None:
+    """`replace`, `fields`, `asdict` and `astuple` of a dataclass that was read."""
+    cls = value.cls if isinstance(value, Instance) else value
+    if not isinstance(cls, ClassValue):
+        return None
+    if name == "replace" and isinstance(value, Instance):
+        return _replaced(m, value, kwargs, span)
+    m.names.load(m, cls)
+    names = [
+        s.target.id
+        for ancestor in reversed(cls.mro)
+        for s in ancestor.node.body
+        if isinstance(s, tree.AnnAssign) and isinstance(s.target, tree.Name)
+    ]
+    if name == "fields":
+        fields: list[Value] = []
+        for field in dict.fromkeys(names):
+            fields.append(m.instance_of(External("dataclasses.Field"), span))
+            fields[-1].attrs["name"] = Const(field)  # type: ignore[attr-defined]
+        return m.sequence("tuple", fields)
+    if isinstance(value, Instance) and name in ("asdict", "astuple"):
+        held: dict[object, Value] = {n: value.attrs.get(n, Unknown(n)) for n in names}
+        return m.mapping(held) if name == "asdict" else m.sequence("tuple", list(held.values()))
+    return None
+
+
 def _replaced(m: Machine, value: Instance, kwargs: Kwargs, span: Span) -> Value:
     made = m.instance_of(value.cls, span)
     made.attrs = {**value.attrs, **kwargs}
@@ -188,17 +214,19 @@ def _logging(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
 
 
 def enter_context(m: Machine, manager: Value, span: Span) -> Value:
-    """`stack.enter_context(...)`: a capture opened so lasts until the stack is left."""
-    if capture.is_capture_manager(m, manager) and isinstance(manager, Instance):
-        graph = manager.args[0] if manager.args else manager.kwargs.get("cuda_graph")
-        region = capture.new_region(m, "graph", span, graph=graph)
-        region.options, region.pool = manager.kwargs, manager.kwargs.get("pool")
-        m.open_region(region, span)
-        return Const(None)
-    if isinstance(manager, Instance):
-        method = attributes.find_method(m, manager, "__enter__")
-        if method is not None:
-            return m.call(method, (), {}, span, "__enter__")
+    """`stack.enter_context(...)`, or `__enter__()` by hand: what it opens lasts until the stack, or it, is left."""
+    if not isinstance(manager, Instance):
+        return manager
+    if capture.is_capture_manager(m, manager):
+        return capture.enter(m, manager, span)
+    depth = len(m.region_stack)
+    method = attributes.find_method(m, manager, "__enter__")
+    if method is not None:
+        value = m.call(method, (), {}, span, "__enter__")
+        capture.applied_here(m, depth, span)
+        return value
+    if manager.external.startswith("torch."):
+        m.contexts = (*m.contexts, m.emit(Context, span, name=manager.external, value=manager))
     return manager
 
 
@@ -246,10 +274,10 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
             pairs: list[Value] = [m.sequence("tuple", [Host(kind="string"), t]) for t in torch_objects.all_parameters(m, module)]
             result = m.sequence("generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()]))
         case "children" | "modules":
-            result = m.sequence("generator", [*torch_objects.submodules(m, module)][0 if name == "modules" else 1 :])
+            result = m.sequence("modules", [*torch_objects.submodules(m, module)][0 if name == "modules" else 1 :])
         case "named_modules" | "named_children":
             named: list[Value] = [m.sequence("tuple", [Host(kind="string"), s]) for s in torch_objects.submodules(m, module)]
-            result = m.sequence("generator", named)
+            result = m.sequence("modules", named)
         case "state_dict":
             items: dict[object, Value] = {f"p{i}": t for i, t in enumerate(torch_objects.all_parameters(m, module))}
             result = m.mapping(items, Unknown("state"))

@@ -56,7 +56,8 @@ def dim_value(tensor: Tensor, at: int) -> Value:
     if tensor.shape is not None and rank is not None and -rank <= at < rank:
         dim = tensor.shape[at]
         if isinstance(dim, int):
-            return Const(dim)
+            # Where it comes from tells a size from a number that is written out.
+            return Const(dim, frozenset({Place(tensor.storage.id, f"shape[{at % rank}]", "attribute")}))
         if isinstance(dim, str):
             return Host("shape", symbol=dim)
         at = at % rank
