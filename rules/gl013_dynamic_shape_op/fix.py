@@ -18,7 +18,10 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             first, second = (_selected(a.value) for a in node.args)
             if first and second and first[1] == second[1] and all(a.keyword is None for a in node.args):
                 mask = second[1] if edits.is_primary(second[1]) else f"({second[1]})"
-                new = f"{edits.code(node.func)}({first[0]}, {second[0]}.masked_fill(~{mask}, -100))"
+                # Selecting by a mask makes its dimensions one, so these are made one here, too.
+                rows = f"{first[0]}.flatten(0, {mask}.dim() - 1)"
+                labels = f"{second[0]}.masked_fill(~{mask}, -100).flatten()"
+                new = f"{edits.code(node.func)}({rows}, {labels})"
                 return edits.fix("let the loss ignore the other rows", edits.replace(at, new), safe=True)
         if isinstance(node.func, libcst.Attribute) and name in ("sum", "mean") and not node.args:
             found = _selected(node.func.value)

@@ -13,6 +13,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Call) and edits.code(node.func).endswith("zero_grad"):
+            if region.kind == "graphed-callables":
+                return _allocated(at, edits.code(node.func).rpartition(".")[0])
             return edits.fix(
                 "zero the gradients in place: the graph goes on writing them",
                 _in_place(at, node),
@@ -24,6 +26,16 @@ def fix(problem: Problem, region: Region) -> Fix | None:
                 lines = (f"if {target} is not None:", f"    {target}.zero_()")
                 return edits.fix("zero the gradient in place", edits.rewrite(at, *lines), safe=True)
     return None
+
+
+def _allocated(at: Location, owner: str) -> Fix | None:
+    """Gradients of their own, since the graphed backward hands out its buffers where there are none to add to."""
+    if "opt" in owner.rpartition(".")[2]:
+        each = (f"for group in {owner}.param_groups:", '    for parameter in group["params"]:')
+        lines = (*each, "        parameter.grad = torch.zeros_like(parameter)")
+    else:
+        lines = (f"for parameter in {owner}.parameters():", "    parameter.grad = torch.zeros_like(parameter)")
+    return edits.fix("give the parameters gradients of their own to add to", edits.rewrite(at, *lines), safe=False)
 
 
 def _in_place(at: Location, node: edits.CallNode) -> Edit | None:
