@@ -112,6 +112,7 @@ class Machine:
         self.instances: list[Instance] = []
         self.abstract: dict[int, Instance] = {}
         self.pending: dict[int, Instance] = {}
+        self.building = 0
         self.path = ""
         self.made: list[Instance] = []
         self.annotations: dict[int, dict[str, tree.Expr]] = {}
@@ -306,7 +307,8 @@ class Machine:
         from graphlint.fact import CaptureBegin
 
         # The way to a capture was found: now what it does, and what is done with it, is worth more work.
-        self.budget = max(self.budget, self.with_capture)
+        if not self.building:
+            self.budget = max(self.budget, self.with_capture)
         region.life = self.life
         region.depth = len(self.chain)
         self.emit(CaptureBegin, span, begun=region, complete=self.complete)
@@ -555,6 +557,7 @@ class Machine:
         found = self.names.class_attribute(self, cls, "__init__")
         limit, depth = self.budget, len(self.stack)
         self.budget = min(self.budget, self.ticks + ticks)
+        self.building += 1
         try:
             with self.quiet():
                 self.path = str(cls.module.path)
@@ -568,6 +571,7 @@ class Machine:
                 raise
             del self.stack[depth:]
         finally:
+            self.building -= 1
             self.budget = limit
         return True
 
