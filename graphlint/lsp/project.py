@@ -37,6 +37,8 @@ class Options:
     debounce: float = 0.25
     whole: bool = True
     """Whether to report closed files, too."""
+    push: bool = False
+    """Whether to publish although the client could pull: for one that cannot be told to pull again."""
 
 
 @dataclass(frozen=True, slots=True)

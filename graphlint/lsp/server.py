@@ -56,7 +56,8 @@ class Server(LanguageServer):
         """Reads what the client can do and what the user set."""
         capabilities = params.capabilities
         text, workspace = capabilities.text_document, capabilities.workspace
-        self.pull = text is not None and text.diagnostic is not None
+        options, self.refused = read_options(params.initialization_options)
+        self.pull = text is not None and text.diagnostic is not None and not options.push
         publish = text.publish_diagnostics if text is not None else None
         pulled = text.diagnostic if text is not None else None
         # Older clients announce it for the diagnostics that are pushed only; what is pulled has it in the type itself.
@@ -66,8 +67,6 @@ class Server(LanguageServer):
         self.refreshes = bool(workspace and workspace.diagnostics and workspace.diagnostics.refresh_support)
         watching = workspace.did_change_watched_files if workspace is not None else None
         self.watches = bool(watching and watching.dynamic_registration)
-        options, refused = read_options(params.initialization_options)
-        self.refused = refused
         self.folders = [to_fs_path(folder.uri) for folder in params.workspace_folders or ()]
         root = params.root_uri and to_fs_path(params.root_uri)
         if not self.folders and root:
@@ -208,6 +207,7 @@ def read_options(given: object) -> tuple[Options, str | None]:
         python if isinstance(python, str) and python else None,
         max(0, delay) / 1000 if isinstance(delay, (int, float)) and not isinstance(delay, bool) else 0.25,
         whole is not False,
+        settings.get("diagnostics") == "push",
     )
     return options, refused
 
