@@ -123,8 +123,8 @@ def main() -> int:
         rows.append(row)
         print(
             f"{folder.name}: {len(files)} files, {lines} lines; graphlint {own['cpu']:.1f} CPU s,"
-            f" {own['wall']:.1f} s wall, {own['peak_mb']:.0f} MB; ast.parse {row['ast_cpu']:.1f} s; LibCST {row['libcst_cpu']:.0f} s;"
-            f" {own['findings']} findings",
+            f" {own['wall']:.1f} s wall, {own['peak_mb']:.0f} MB; ast.parse {row['ast_cpu']:.1f} s;"
+            f" LibCST {row['libcst_cpu']:.0f} s; {own['findings']} findings",
             flush=True,
         )
     with tempfile.TemporaryDirectory() as name:
