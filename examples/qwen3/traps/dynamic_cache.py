@@ -2,8 +2,8 @@
 # outcome: wrong-result
 """Decoding with the default cache. Capture and replay raise no error; from the second token on the answer is wrong.
 
-Each replay joins the prompt's keys with one new key, again and again in the same place and at the same position. And the
-cache let go of the prompt's keys when the capture bound the joined ones, so their memory may hold anything by then.
+Each replay joins the prompt's keys with one new key, again and again in the same place and at the same position. And
+the cache let go of the prompt's keys when the capture bound the joined ones, so their memory may hold anything by then.
 """
 
 from __future__ import annotations
