@@ -494,13 +494,19 @@ def is_name(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("."))
 
 
-def stands_before(at: Location, line: str) -> bool:
-    """Whether the statement in front of the one around `at` is `line`."""
+def previous(at: Location) -> Location | None:
+    """The statement in front of the one around `at`, None if that is the first of the file."""
     found, source = statement(at), _text(at.path)
     if found is None or source is None:
-        return False
+        return None
     number = source.statements.index(found)
-    return number > 0 and _slice(source.source, source.statements[number - 1].span) == line
+    return Location(at.path, source.statements[number - 1].span) if number > 0 else None
+
+
+def stands_before(at: Location, line: str) -> bool:
+    """Whether the statement in front of the one around `at` is `line`."""
+    found = previous(at)
+    return found is not None and text(found) == line
 
 
 def stands_after_block(at: Location, line: str) -> bool:

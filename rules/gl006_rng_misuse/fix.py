@@ -10,7 +10,8 @@ from graphlint.region import Region
 def fix(problem: Problem, region: Region) -> Fix | None:
     import libcst
 
-    for at, node in edits.inner(problem.at):
+    nodes = edits.inner(problem.at)
+    for at, node in nodes:
         if not isinstance(node, libcst.Call):
             continue
         for argument in node.args:
@@ -18,8 +19,21 @@ def fix(problem: Problem, region: Region) -> Fix | None:
                 return _registered(problem, region, edits.code(argument.value))
         drawn = _on_device(edits.code(node.func), [edits.code(a.value) for a in node.args])
         if drawn is not None and not any(a.keyword or a.star for a in node.args):
-            return edits.fix("draw on the device, anew at each replay", edits.replace(at, drawn), safe=False)
+            outer = next((place for place, other in nodes if _converts(other, node)), at)
+            return edits.fix("draw on the device, anew at each replay", edits.replace(outer, drawn), safe=False)
     return None
+
+
+def _converts(node: edits.Node, call: edits.CallNode) -> bool:
+    """Whether `node` is `float(call)`: a tensor is used as it is."""
+    import libcst
+
+    return (
+        isinstance(node, libcst.Call)
+        and edits.code(node.func) == "float"
+        and len(node.args) == 1
+        and node.args[0].value.deep_equals(call)
+    )
 
 
 def _registered(problem: Problem, region: Region, generator: str) -> Fix | None:

@@ -16,10 +16,23 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         return edits.fix("give the graph a pool of its own", made, safe=False)
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Expr) and edits.code(node).rstrip(" ;").endswith("empty_cache()"):
-            return edits.fix("remove the call, which does nothing in a capture", edits.delete(at), safe=True)
+            return _freed_before(problem, region, at)
         if isinstance(node, libcst.For):
             return _largest_first(at, node)
     return None
+
+
+def _freed_before(problem: Problem, region: Region, at: Location) -> Fix | None:
+    """The call, and a `del` in front of it, move before the capture, where memory is given back."""
+    if problem.function != region.function:
+        return edits.fix("remove the call, which does nothing in a capture", edits.delete(at), safe=True)
+    moved = [at]
+    dropped = edits.previous(at)
+    if dropped is not None and edits.text(dropped).startswith("del "):
+        moved.insert(0, dropped)
+    lines = [edits.text(place) for place in moved]
+    made = (*map(edits.delete, moved), edits.before(region.at, *lines))
+    return edits.fix("free before the capture; in it the call does nothing", *made, safe=len(moved) == 1)
 
 
 def _largest_first(at: Location, loop: edits.ForNode) -> Fix | None:

@@ -30,11 +30,10 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
 def _allocated(at: Location, owner: str) -> Fix | None:
     """Gradients of their own, since the graphed backward hands out its buffers where there are none to add to."""
+    lines = [f"for parameter in {owner}.parameters():", "    parameter.grad = torch.zeros_like(parameter)"]
     if "opt" in owner.rpartition(".")[2]:
-        each = (f"for group in {owner}.param_groups:", '    for parameter in group["params"]:')
-        lines = (*each, "        parameter.grad = torch.zeros_like(parameter)")
-    else:
-        lines = (f"for parameter in {owner}.parameters():", "    parameter.grad = torch.zeros_like(parameter)")
+        each = [f"for group in {owner}.param_groups:", '    for parameter in group["params"]:']
+        lines = [*each, "        parameter.grad = torch.zeros_like(parameter)"]
     return edits.fix("give the parameters gradients of their own to add to", edits.rewrite(at, *lines), safe=False)
 
 
