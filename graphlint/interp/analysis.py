@@ -121,8 +121,10 @@ class _Analyser:
             return []
         names = Names(self.program, self.config, self._default_device())
         # A project with many captures spends less on each: the first roots may take all they need, later ones share.
-        explore = min(EXPLORE_BUDGET, max(EXPLORE_BUDGET // 5, self.left // 24))
-        machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 4, self.left // 8)))
+        # A script says all of what it does, so it may be explored further than a function whose callers are unknown.
+        most = EXPLORE_BUDGET if root.function else 2 * EXPLORE_BUDGET
+        explore = min(most, max(EXPLORE_BUDGET // 5, self.left // 8))
+        machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 4, self.left // 5)))
         machine.path = str(root.path)
         try:
             _Run(machine, module, self.site_classes).start(root.function, configured)

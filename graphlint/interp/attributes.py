@@ -222,12 +222,7 @@ def set_attribute(m: Machine, owner: Value, name: str, value: Value, span: Span,
     for target in options(owner):
         match target:
             case Instance():
-                setter = None
-                if isinstance(target.cls, ClassValue):
-                    found = m.names.class_attribute(m, target.cls, name)
-                    if found is not None and isinstance(found[0], FunctionValue) and found[0].binding == "property":
-                        setter = found
-                if setter is None:
+                if not _set_property(m, target, name, value, span, text):
                     m.bind(span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text)
             case ClassValue():
                 m.names.load(m, target)
@@ -242,7 +237,10 @@ def set_attribute(m: Machine, owner: Value, name: str, value: Value, span: Span,
                 m.store(attrs, name, value)
                 m.emit(Bind, span, place=place, value=value, old=old, owner=target, how=how, text=text)
             case FunctionValue() | BoundMethod() | Partial():
-                m.function_attrs.setdefault(id(target), {})[name] = value
+                attrs = m.function_attrs.setdefault(id(target), {})
+                place = Place(id(target), name, "attribute")
+                m.emit(Bind, span, place=place, value=value, old=attrs.get(name), owner=target, how=how, text=text)
+                attrs[name] = value
             case External():
                 m.set_external(target, name, value, span)
             case Mapping(kind="namespace"):
@@ -250,6 +248,19 @@ def set_attribute(m: Machine, owner: Value, name: str, value: Value, span: Span,
             case Unknown():
                 place = Place(id(target), name, "attribute")
                 m.emit(Bind, span, place=place, value=value, old=None, owner=target, how=how, text=text)
+
+
+def _set_property(m: Machine, target: Instance, name: str, value: Value, span: Span, text: str) -> bool:
+    """True if `name` is a property of the object's class: its setter then does the work."""
+    if not isinstance(target.cls, ClassValue):
+        return False
+    found = m.names.class_attribute(m, target.cls, name)
+    if found is None or not isinstance(found[0], FunctionValue) or found[0].binding != "property" or found[0].memo:
+        return False
+    setter = m.names.class_attribute(m, target.cls, f"{name}.setter")
+    if setter is not None:
+        m.call(bind_to(m, setter[0], target, setter[1], span), (value,), {}, span, text)
+    return True
 
 
 def is_instance(m: Machine, value: Value, kind: Value) -> bool | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Keep, Operator, Truth
 from graphlint.interp import attributes, subscripts
-from graphlint.interp.objects import FunctionValue, Scope
+from graphlint.interp.objects import ExternalMethod, FunctionValue, Scope
 from graphlint.knowledge.shapes import broadcast, matmul
 from graphlint.lower import tree
 from graphlint.value import (
@@ -361,7 +361,8 @@ def _truth_of(m: Machine, value: Value, op: str, node: tree.Expr) -> bool | None
             return None
         case External() | FunctionValue():
             known = True
-        case Unknown():
+        case Unknown() | ExternalMethod():
+            # What hangs on an object that was not read may be a method, or a setting of any value.
             return None
         case _:
             known = True
@@ -537,7 +538,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
     if depth == len(node.clauses):
         value = m.eval(node.element)
         if isinstance(result, Mapping):
-            key = m.eval(node.key) if node.key is not None else Unknown()
+            key = subscripts.as_key(m.eval(node.key)) if node.key is not None else Unknown()
             if isinstance(value, Tensor):
                 text = spelled(node.element)
                 m.emit(Keep, node.element.span, container=result, value=value, how="collect", text=text, key=key)

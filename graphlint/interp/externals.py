@@ -310,8 +310,12 @@ def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs
         return _graph_method(m, receiver, name, args, clean, span, text)
     if kind in contexts.EXIT_STACKS and name == "enter_context" and args:
         return standard.enter_context(m, args[0], span)
-    if name in ("__enter__", "__exit__") and capture.is_capture_manager(m, receiver):
-        return capture.enter(m, receiver, span) if name == "__enter__" else capture.leave(m, span)
+    if name == "__enter__" and (kind in _CONTEXT_CLASSES or capture.is_capture_manager(m, receiver)):
+        return standard.enter_context(m, receiver, span)
+    if name == "__exit__" and capture.is_capture_manager(m, receiver):
+        return capture.leave(m, span)
+    if name == "__exit__" and any(c.value is receiver for c in m.contexts):
+        return standard.leave_context(m, receiver, span)
     if name == "__call__":
         return m.call(receiver, args, kwargs, span, text)
     result = standard.object_result(m, receiver, name, args, clean, span)

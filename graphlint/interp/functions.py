@@ -30,6 +30,8 @@ def function_value(m: Machine, node: tree.Function, scope: Scope) -> Value:
     function = FunctionValue(node=node, scope=scope)
     if scope.class_scope and node.decorators:
         if any(isinstance(d, tree.Attribute) and d.name in ("setter", "deleter", "getter") for d in node.decorators):
+            if any(isinstance(d, tree.Attribute) and d.name == "setter" for d in node.decorators):
+                scope.variables[f"{node.name}.setter"] = function
             return scope.variables.get(node.name, function)
         function.undecorated = True
         return function

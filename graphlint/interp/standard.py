@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Context, HostRead, Keep, Op
+from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
 from graphlint.interp import attributes, capture, subscripts, torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import wanted_device
@@ -225,9 +225,17 @@ def enter_context(m: Machine, manager: Value, span: Span) -> Value:
         value = m.call(method, (), {}, span, "__enter__")
         capture.applied_here(m, depth, span)
         return value
-    if manager.external.startswith("torch."):
+    if manager.external.startswith("torch.") and manager.external != "torch.device":
         m.contexts = (*m.contexts, m.emit(Context, span, name=manager.external, value=manager))
     return manager
+
+
+def leave_context(m: Machine, manager: Instance, span: Span) -> Value:
+    """`__exit__()` by hand of a block of torch that was entered so."""
+    left = next(c for c in reversed(m.contexts) if c.value is manager)
+    m.contexts = tuple(c for c in m.contexts if c is not left)
+    m.emit(ContextExit, span, entered=left)
+    return Const(None)
 
 
 # --------------------------------------------------------------------------------------- torch.nn.Module methods
@@ -274,10 +282,11 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
             pairs: list[Value] = [m.sequence("tuple", [Host(kind="string"), t]) for t in torch_objects.all_parameters(m, module)]
             result = m.sequence("generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()]))
         case "children" | "modules":
-            result = m.sequence("modules", [*torch_objects.submodules(m, module)][0 if name == "modules" else 1 :])
+            kind = "modules" if name == "modules" else "generator"
+            result = m.sequence(kind, [*torch_objects.submodules(m, module)][0 if name == "modules" else 1 :])
         case "named_modules" | "named_children":
             named: list[Value] = [m.sequence("tuple", [Host(kind="string"), s]) for s in torch_objects.submodules(m, module)]
-            result = m.sequence("modules", named)
+            result = m.sequence("generator", named)
         case "state_dict":
             items: dict[object, Value] = {f"p{i}": t for i, t in enumerate(torch_objects.all_parameters(m, module))}
             result = m.mapping(items, Unknown("state"))

@@ -357,7 +357,7 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
             return _range(m, items)
         case Sequence(items=items, rest=None):
             # The parts of a model are told apart: what a loop sets on each is found on each.
-            if len(items) <= (48 if source.kind == "modules" else 4):
+            if len(items) <= (32 if source.kind == "modules" else 4):
                 return list(items), True
             return [*items[:3], items[-1]], True
         case Sequence(items=items, rest=rest) if rest is not None:
