@@ -30,6 +30,9 @@ from graphlint.runtime.watch.state import State
 
 WATCHERS = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Capturing, Gradients, RemadeInputs)
 
+#: Those that need no values.
+WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Modes, Captures, Reads)
+
 
 def work(spec: Spec) -> Result:
     """Runs `spec.target` under its back end."""
@@ -37,9 +40,9 @@ def work(spec: Spec) -> Result:
     if spec.backend == "cuda":
         return _on_gpu(spec, result)
     torch.set_num_threads(1)
-    with emulated(spec.version, spec.survey) as machine:
+    with emulated(spec.version, spec.survey, spec.fake) as machine:
         journal = Journal(machine)
-        journal.watchers = [kind(machine, journal) for kind in WATCHERS]
+        journal.watchers = [kind(machine, journal) for kind in (WITHOUT_VALUES if spec.fake else WATCHERS)]
         with journal:
             run_target(spec, result)
     conclude(machine, journal, result)

@@ -21,10 +21,10 @@ import torch
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.emulate.record import flat
 
 Tensor = torch.Tensor
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 WARM_UP, RECORDING, EXECUTION = "warm-up", "recording", "execution"
 
 

@@ -10,11 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import refusals, rng, texts
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.emulate.record import Recorded, flat, tensors_in
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 #: Calls that change arguments which their schema does not name.
 _HIDDEN_WRITES = {

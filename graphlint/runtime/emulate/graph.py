@@ -60,6 +60,10 @@ class Capture:
         """Takes the effect of the captured work back: nothing has run."""
         for start, content in self.undo.items():
             ctypes.memmove(start, content, len(content))
+        if self.machine.fake:
+            for line in self.members:
+                line.capture = None
+            return
         with off(), torch.no_grad():
             for call in self.calls:
                 for _, made in call.made:
@@ -173,7 +177,7 @@ class CUDAGraph:
         self.made = capture.own
         self.span = (capture.begun, machine.order)
         self.asynchronous = any(
-            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and not machine.holds(c.args[0]))
+            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and c.args and not machine.holds(c.args[0]))
             for c in self.calls
         )
         self.instantiated()

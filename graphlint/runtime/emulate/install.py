@@ -20,6 +20,7 @@ import torch.nn.utils.rnn
 from graphlint.runtime.emulate import autograd, compiled, cuda_api, factories, graph, machine, methods, rng
 from graphlint.runtime.emulate.dispatch import DeviceMode
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import use_fake
 from graphlint.runtime.emulate.streams import Event, Stream
 
 _MISSING = object()
@@ -202,27 +203,58 @@ def _apply(device: Machine, patches: Patches) -> None:
     patches.set(threading.Thread, "run", run)
 
 
+def _modes(device: Machine) -> list[Any]:
+    """The dispatch modes that stand for the device, lowest first."""
+    if not device.fake:
+        return [DeviceMode(device)]
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from graphlint.runtime.emulate.fake import FakeDeviceMode, FakeMachine
+
+    assert isinstance(device, FakeMachine)
+    return [FakeTensorMode(allow_non_fake_inputs=True), FakeDeviceMode(device)]
+
+
 @contextlib.contextmanager
-def emulated(version: tuple[int, int] = (2, 11), survey: bool = False) -> Iterator[Machine]:
+def emulated(version: tuple[int, int] = (2, 11), survey: bool = False, fake: bool = False) -> Iterator[Machine]:
     """An emulated CUDA device for the code inside; torch is as before afterwards.
 
     Args:
         version: the torch version whose behaviour is followed where versions differ.
         survey: answer what a capture refuses, and only note it.
+        fake: tensors without values, for models that do not fit; a survey, too.
     """
-    device = Machine(version, survey)
+    if fake:
+        from graphlint.runtime.emulate.fake import FakeMachine
+
+        use_fake(True)
+        device: Machine = FakeMachine(version)
+    else:
+        device = Machine(version, survey)
     machine._CURRENT.append(device)
     rng._default.clear()
     graph.graph.default_capture_stream = None
     patches = Patches()
     try:
         _apply(device, patches)
-        with DeviceMode(device):
+        if fake:
+            from torch._subclasses.fake_tensor import FakeTensor
+
+            from graphlint.runtime.emulate import fake as without_values
+
+            assert isinstance(device, without_values.FakeMachine)
+            patches.set(torch.nn.Module, "_apply", without_values.apply)
+            for name, value in without_values.patches(device).items():
+                patches.set(FakeTensor, name, value)
+        with contextlib.ExitStack() as modes:
+            for mode in _modes(device):
+                modes.enter_context(mode)
             try:
                 yield device
             finally:
                 device.flush(None)
     finally:
         device.closing = True
+        use_fake(False)
         patches.undo()
         machine._CURRENT.remove(device)

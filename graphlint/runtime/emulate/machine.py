@@ -25,11 +25,12 @@ from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.arena import EAGER, Arena, Block, OutOfMemory, PoolId
 from graphlint.runtime.emulate.streams import Clock, Event, Line, Stream, merge
+from graphlint.runtime.emulate.storages import storage_of
 from graphlint.runtime.spelling import spelling
 
 Tensor = torch.Tensor
 _CPU = torch.device("cpu")
-_storage_of: Any = torch._C.TensorBase.untyped_storage
+_storage_of = storage_of
 #: Enough for a run of any size that a person looks at; later captured calls are counted only.
 MAX_EVENTS = 400_000
 
@@ -251,17 +252,26 @@ class Machine:
         """Where the tensor's storage begins."""
         return int(_storage_of(tensor).data_ptr())
 
-    def storage(self, size: int, why: str) -> Any:
-        """A new device storage of `size` bytes, given back when the last tensor over it is gone."""
+    fake = False
+    """Whether tensors have no values."""
+    inside_fake = False
+    """FakeTensorMode works, and must see the CPU device."""
+
+    def allocate(self, size: int) -> Block:
+        """A block for the work of the current stream, from the pool of its capture if it is in one."""
         line = self.current_stream().line
         pool: PoolId = line.capture.pool if line.capture is not None else EAGER
         if self.compiled_region is not None and line.capture is None:
             pool = self.compiled_region.pool(self) or pool
         try:
-            block = self.arena.allocate(size, line.id, pool)
+            return self.arena.allocate(size, line.id, pool)
         except OutOfMemory as error:
             self.note("out-of-memory")
             raise torch.OutOfMemoryError(f"CUDA out of memory. {error}") from None
+
+    def storage(self, size: int, why: str) -> Any:
+        """A new device storage of `size` bytes, given back when the last tensor over it is gone."""
+        block = self.allocate(size)
         storage = torch._C._construct_storage_from_data_pointer(block.start, _CPU, size)
         self._own(block, storage, why)
         return storage

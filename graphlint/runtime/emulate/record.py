@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.emulate.streams import Line
 
 Tensor = torch.Tensor
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 
 def tensors_in(args: Any, kwargs: dict[str, Any]) -> list[Tensor]:

@@ -37,6 +37,12 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
             if site is not None:
                 evidence = "what stands in the padding changes the result of the replay"
                 yield Observation("prefill-capture", site, evidence, event.at, event.graph, weak=True)
+        if isinstance(event, events.Note) and event.name == "replayed-for-others":
+            lines = event.data["lines"]
+            assert isinstance(lines, tuple)
+            evidence = f"the graph was captured for `{event.data['text']}` = {event.data['old']!r}, and replayed for "
+            for line in lines:
+                yield Observation("graph-key", line, f"{evidence}{event.data['new']!r}", event.at, event.graph, weak=True)
         if not isinstance(event, events.Note) or event.name not in _JUDGES:
             continue
         data = {**event.data, "at": event.at}

@@ -11,9 +11,9 @@ import torch
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine, off
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 _READS = frozenset({"sync", "dynamic-shape"})
 
 

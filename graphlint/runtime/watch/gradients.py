@@ -11,9 +11,9 @@ import torch
 
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Step, Watcher
 
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 
 @dataclass(slots=True, eq=False)

@@ -12,9 +12,9 @@ import torch
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine, off
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Watcher
 
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 _FILLS = frozenset({"aten::fill_", "aten::zero_", "aten::masked_fill_"})
 #: Larger inputs are not followed element by element.
 MAX_ELEMENTS = 1 << 22

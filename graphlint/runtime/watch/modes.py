@@ -14,10 +14,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.syntax import statement_at
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 _TRAINING_OPS = frozenset(
     {"aten::bernoulli_", "aten::native_dropout", "aten::native_batch_norm", "aten::rrelu_with_noise"}
 )

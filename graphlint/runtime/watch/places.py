@@ -22,9 +22,9 @@ import torch
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
 
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 MAX_PLACES = 4000
 #: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
 BUDGET = 20.0
@@ -385,7 +385,7 @@ class Places(Watcher):
                 block, new = self.machine.arena.used.get(address), self.machine.arena.used.get(other)
                 if other == address or block is None or new is None or self.last_write.get(address, 0) > begun:
                     continue
-                if block.wanted != new.wanted or ctypes.string_at(block.start, block.wanted) != ctypes.string_at(
+                if self.machine.fake or block.wanted != new.wanted or ctypes.string_at(block.start, block.wanted) != ctypes.string_at(
                     new.start, new.wanted
                 ):
                     self.machine.note("argument-ignored", number, site=site, text=name)
@@ -399,6 +399,8 @@ class Places(Watcher):
 
     def _same(self, place: Place | Local, change: Change, known: Known) -> bool:
         """Whether the graph's memory holds the same bytes as what the place holds now."""
+        if self.machine.fake:
+            return False
         block, other = self.machine.arena.used.get(place.address), self.machine.arena.used.get(change.address)
         if block is None or other is None or block.wanted != other.wanted:
             return False

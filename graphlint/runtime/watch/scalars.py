@@ -63,6 +63,8 @@ class Scalars(Watcher):
         self.latest: dict[type, tuple[dict[str, Any], int, tuple[int, ...]]] = {}
         """Of each class of the user's, what its newest instance was made with, when, and under which calls."""
         self._ended: dict[int, int] = {}
+        self.given: dict[int, dict[str, Any]] = {}
+        """Host values that the captured functions were given, by parameter."""
         self.host_scalars: dict[int, list[tuple[weakref.ref[Any], Any, frames.Site]]] = {}
         """CPU tensors without dimensions: their value is part of the launch."""
         machine.on_call.append(self._call)
@@ -87,6 +89,11 @@ class Scalars(Watcher):
                 self.latest[type(owner)] = (made, self.machine.order, tuple(a.number for a in self.journal.stack))
         if activation.parent is None or activation.number == 0 or not self.machine.capturing():
             return
+        given = self.given.setdefault(self.machine.capture.number, {})
+        for name in code.co_varnames[: code.co_argcount]:
+            value = frame.f_locals.get(name)
+            if host_value(value) and not isinstance(value, str):
+                given.setdefault(name, tuple(value) if isinstance(value, list) else value)
         caller = activation.parent
         step = caller.step
         if step is None:
@@ -216,7 +223,38 @@ class Scalars(Watcher):
     def _graph(self, graph: Any) -> None:
         self._ended[graph.number] = self.machine.order
 
+    def begins(self, step: Step) -> None:
+        if step.graph is None and self._ended and self.journal.stack:
+            self.journal.stack[-1].data.setdefault("lines", set()).add(step.site)
+
+    def _for_others(self, graph: Any) -> None:
+        """A replay for an object that carries another value than the captured functions were given."""
+        given = self.given.get(graph.number)
+        if not given:
+            return
+        for activation in self.journal.stack:
+            if activation.frame.f_code.co_name == "<module>":
+                continue
+            for owner in list(activation.frame.f_locals.values()):
+                members = getattr(owner, "__dict__", None)
+                if not isinstance(members, dict) or isinstance(owner, torch.nn.Module):
+                    continue
+                for name in given.keys() & members.keys():
+                    now = members[name]
+                    now = tuple(now) if isinstance(now, list) else now
+                    if host_value(now) and now != given[name] and type(now) is type(given[name]):
+                        self.machine.note(
+                            "replayed-for-others",
+                            graph.number,
+                            lines=tuple(activation.data.get("lines", ())),
+                            text=name,
+                            old=given[name],
+                            new=now,
+                        )
+                        return
+
     def _replay(self, graph: Any) -> None:
+        self._for_others(graph)
         for reference, old, site in self.host_scalars.get(graph.number, ()):
             tensor = reference()
             if tensor is not None:

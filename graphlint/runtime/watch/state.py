@@ -10,10 +10,10 @@ import torch
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.syntax import Chain
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value, lookup, resolve
 
-_storage_of: Any = torch._C.TensorBase.untyped_storage
 
 
 @dataclass(slots=True, eq=False)
