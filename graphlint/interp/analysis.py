@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +20,7 @@ from graphlint.program.module import Module
 from graphlint.program.program import Program
 from graphlint.region import Region, Settings
 from graphlint.source import SourceError, Span
-from graphlint.value import Const, Instance, Unknown, Value, join
+from graphlint.value import Const, Device, Instance, Unknown, Value, join
 
 #: A root that has not captured anything after so many ticks is given up; one that has may go on.
 EXPLORE_BUDGET = 12_000
@@ -137,21 +138,23 @@ class _Analyser:
         self.left = max(0, self.left - machine.ticks)
         return _few(machine.regions)
 
-    def _default_device(self) -> str:
+    def _default_device(self) -> Device:
         if self.config.assume_device in ("cuda", "cpu"):
-            return self.config.assume_device
+            return "cuda" if self.config.assume_device == "cuda" else "cpu"
         if not hasattr(self, "_device"):
             touched = self.program.mentions("set_default_device") or self.program.mentions("set_default_tensor_type")
-            self._device = "?" if touched else "cpu"
+            self._device: Device = "?" if touched else "cpu"
         return self._device
 
     def _configured(self, text: str) -> None:
         """A root that the user names: `package.module.function` or `package.module:Class.method`."""
         dotted, _, inside = text.partition(":")
         parts = dotted.split(".")
-        candidates = [(dotted, inside)] if inside else [
-            (".".join(parts[:i]), ".".join(parts[i:])) for i in range(len(parts) - 1, 0, -1)
-        ]
+        candidates = (
+            [(dotted, inside)]
+            if inside
+            else [(".".join(parts[:i]), ".".join(parts[i:])) for i in range(len(parts) - 1, 0, -1)]
+        )
         for name, function in candidates:
             module = self.program.find(name)
             if module is not None and module.definition(function) is not None:
@@ -236,7 +239,7 @@ class _Run:
             value = next((o for o in _options(value) if isinstance(o, ClassValue)), None)
             if not isinstance(value, ClassValue):
                 return None
-            m.run_frame(scope, lambda v=value: m.names.load(m, v))
+            m.run_frame(scope, partial(m.names.load, m, value))
             found = m.names.class_attribute(m, value, part)
             if found is None:
                 return None
@@ -247,9 +250,9 @@ class _Run:
             concrete = m.run_frame(scope, lambda: m.names.subclasses(m, receiver)) or [receiver]
             bound: list[Value] = []
             for cls in concrete:
-                made = m.run_frame(scope, lambda c=cls: m.abstract_instance(c))
+                made = m.run_frame(scope, partial(m.abstract_instance, cls))
                 if isinstance(made, Instance):
-                    m.run_frame(scope, lambda i=made: m.build(i, EXPLORE_BUDGET // 2))
+                    m.run_frame(scope, partial(m.build, made, EXPLORE_BUDGET // 2))
                 found = m.names.class_attribute(m, cls, parts[-1])
                 if found is not None and isinstance(found[0], FunctionValue):
                     bound.append(BoundMethod(receiver=made, function=found[0]))
@@ -266,24 +269,28 @@ class _Run:
         region = Region("root", m.location(inner.node.span), inner.name, m.settings, warm=True)
         m.open_region(region, inner.node.span)
         try:
-            m.run_frame(m.names.module_scope(self.module), lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, inner.name))
+            m.run_frame(
+                m.names.module_scope(self.module), lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, inner.name)
+            )
         finally:
             while m.region_stack:
                 m.close_region(inner.node.span)
 
     def _uncalled(self) -> None:
-        """Compiled functions and wrappers that the root made and never called: what they hold is captured all the same."""
+        """Compiled functions and wrappers that the root made and never called: they capture what they hold too."""
         m = self.m
         scope = m.names.module_scope(self.module)
         for instance in list(m.instances):
             kind = instance.attrs.get("$kind")
             wrapped = isinstance(kind, Const) and kind.value == "cudagraphs" and "$function" in instance.attrs
-            if (wrapped or instance.external in m.names.capture_wrappers or instance.external.endswith("CudaGraphModule")) and (
-                instance.id not in m.graph_regions
-            ):
+            if (
+                wrapped
+                or instance.external in m.names.capture_wrappers
+                or instance.external.endswith("CudaGraphModule")
+            ) and (instance.id not in m.graph_regions):
                 m.path = instance.made.path if instance.made else m.path
                 span = instance.made.span if instance.made else _NOWHERE
-                m.run_frame(scope, lambda i=instance, s=span: m.call(i, (), {"*": Unknown()}, s, "compiled"))
+                m.run_frame(scope, partial(m.call, instance, (), {"*": Unknown()}, span, "compiled"))
 
     def _harness(self, function: str) -> None:
         """Runs what the users of a capturing object would call: the capture first (a counter may put it off for a few
@@ -349,5 +356,3 @@ def _options(value: Value | None) -> tuple[Value, ...]:
     from graphlint.value import options
 
     return options(value) if value is not None else ()
-
-

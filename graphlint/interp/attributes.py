@@ -39,11 +39,48 @@ if TYPE_CHECKING:
 
 #: Methods of torch.nn.Module that a subclass inherits without source.
 MODULE_METHODS = frozenset(
-    """cuda cpu to half float double bfloat16 type eval train requires_grad_ parameters named_parameters buffers
-    named_buffers children named_children modules named_modules register_buffer register_parameter add_module
-    register_module zero_grad state_dict load_state_dict apply register_forward_hook register_forward_pre_hook
-    register_full_backward_hook get_submodule get_parameter compile to_empty share_memory __init__ __setattr__
-    __call__ forward extra_repr""".split()
+    [
+        "cuda",
+        "cpu",
+        "to",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "type",
+        "eval",
+        "train",
+        "requires_grad_",
+        "parameters",
+        "named_parameters",
+        "buffers",
+        "named_buffers",
+        "children",
+        "named_children",
+        "modules",
+        "named_modules",
+        "register_buffer",
+        "register_parameter",
+        "add_module",
+        "register_module",
+        "zero_grad",
+        "state_dict",
+        "load_state_dict",
+        "apply",
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "get_submodule",
+        "get_parameter",
+        "compile",
+        "to_empty",
+        "share_memory",
+        "__init__",
+        "__setattr__",
+        "__call__",
+        "forward",
+        "extra_repr",
+    ]
 )
 
 
@@ -218,12 +255,16 @@ def has_default_truth(m: Machine, value: Instance) -> bool:
     return value.external.startswith("torch.") and value.external != "torch.Size"
 
 
-def set_attribute(m: Machine, owner: Value, name: str, value: Value, span: Span, how: str = "=", text: str = "") -> None:
+def set_attribute(
+    m: Machine, owner: Value, name: str, value: Value, span: Span, how: str = "=", text: str = ""
+) -> None:
     for target in options(owner):
         match target:
             case Instance():
                 if not _set_property(m, target, name, value, span, text):
-                    m.bind(span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text)
+                    m.bind(
+                        span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text
+                    )
             case ClassValue():
                 m.names.load(m, target)
                 m.bind(span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text)

@@ -110,7 +110,7 @@ def _range(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Val
 def compare_tensors(m: Machine, op: str, values: list[Value], span: Span, text: str) -> None:
     """Builtin min, max and sorted ask bool() of comparisons between the items."""
     tensors = [o for v in values for o in options(v) if isinstance(o, Tensor)]
-    if tensors and len(values) > 1 or tensors and op in ("any", "all"):
+    if (tensors and len(values) > 1) or (tensors and op in ("any", "all")):
         chosen = next((t for t in tensors if t.device == "cuda"), tensors[0])
         fact = m.emit(Truth, span, op=op, value=chosen, text=text)
         m.reads(fact, *tensors)
@@ -135,7 +135,15 @@ def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
             compare_tensors(m, op, compared, span, f"{op}(...)")
         inputs = frozenset().union(*(origins(v) for v in values)) if values else frozenset()
         if op in ("any", "all"):
-            read = next((o for v in values for o in options(v) if isinstance(o, (Tensor, Host)) and (isinstance(o, Tensor) or o.source == "read")), None)
+            read = next(
+                (
+                    o
+                    for v in values
+                    for o in options(v)
+                    if isinstance(o, (Tensor, Host)) and (isinstance(o, Tensor) or o.source == "read")
+                ),
+                None,
+            )
             if read is not None:
                 return Host("read", "bool", m.location(span), inputs)
             return Host(kind="bool", inputs=inputs)

@@ -123,7 +123,11 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     node = function.node
     if function.opaque:
         return externals.opaque_call(m, function.name, args, kwargs, span)
-    if isinstance(node, tree.Function) and node.name in ACCELERATOR_GETTERS and "accelerator" in function.scope.module.name:
+    if (
+        isinstance(node, tree.Function)
+        and node.name in ACCELERATOR_GETTERS
+        and "accelerator" in function.scope.module.name
+    ):
         return External("torch.cuda")
     if m.names.is_guard(function) and m.region is not None:
         return Const(True, frozenset({CAPTURING}))
@@ -165,7 +169,13 @@ def _signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) 
     if m.region is None or isinstance(function.node, tree.Lambda):
         return None
     parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
-    return (id(m.region), id(function.node), id(function.scope) if function.scope.parent else 0, parts, m.conditions > 0)
+    return (
+        id(m.region),
+        id(function.node),
+        id(function.scope) if function.scope.parent else 0,
+        parts,
+        m.conditions > 0,
+    )
 
 
 def _pure_key(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
@@ -234,7 +244,12 @@ def _kind(value: Value) -> object:
 
 
 def _run(
-    m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs, span: Span, on_yield: Callable[[Value], None] | None
+    m: Machine,
+    function: FunctionValue,
+    args: Args,
+    kwargs: Kwargs,
+    span: Span,
+    on_yield: Callable[[Value], None] | None,
 ) -> Value:
     from graphlint.interp.machine import Activation
 
@@ -256,7 +271,16 @@ def _run(
             return m.eval(node.body)
         defined = Location(m.path, node.span)
         receiver = args[0] if args and function.owner is not None else None
-        m.emit(Enter, node.span, name=function.name, defined=defined, args=args, given=dict(scope.variables), receiver=receiver, memo=function.memo)
+        m.emit(
+            Enter,
+            node.span,
+            name=function.name,
+            defined=defined,
+            args=args,
+            given=dict(scope.variables),
+            receiver=receiver,
+            memo=function.memo,
+        )
         try:
             body = node.body
         except SourceError as error:
@@ -320,7 +344,9 @@ def bind_parameters(m: Machine, function: FunctionValue, scope: Scope, args: Arg
             )
         elif param.kind == "*":
             rest = kwargs["*"] if unknown_rest and not extra else None
-            scope.variables[param.name] = m.sequence("tuple", list(extra), Unknown(param.name) if rest is not None else None)
+            scope.variables[param.name] = m.sequence(
+                "tuple", list(extra), Unknown(param.name) if rest is not None else None
+            )
         elif param.kind == "**":
             items: dict[object, Value] = {k: v for k, v in kwargs.items() if k not in taken and k != "*"}
             scope.variables[param.name] = m.mapping(items, Unknown(param.name) if unknown_rest else None)
@@ -417,5 +443,3 @@ def _call_instance(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, s
 
 def is_callable(value: Value) -> bool:
     return isinstance(value, (FunctionValue, BoundMethod, ClassValue, Partial, ExternalMethod, External, Instance))
-
-

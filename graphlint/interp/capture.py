@@ -17,8 +17,19 @@ from graphlint.knowledge.capture_api import (
 )
 from graphlint.lower import tree
 from graphlint.region import Region
-from graphlint.source import Span
-from graphlint.value import CAPTURING, Const, External, Host, Instance, Mapping, Sequence, Union, Unknown, Value, options
+from graphlint.source import Location, Span
+from graphlint.value import (
+    CAPTURING,
+    Const,
+    External,
+    Instance,
+    Mapping,
+    Sequence,
+    Union,
+    Unknown,
+    Value,
+    options,
+)
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -29,7 +40,7 @@ _GRAPH_KEYWORDS = ("cuda_graph", "xpu_graph", "npu_graph", "graph")
 
 
 def is_capture_manager(m: Machine, value: Value) -> bool:
-    """True for `torch.cuda.graph(...)` and its kin, a graph object that is a context manager, and what users configure."""
+    """True for `torch.cuda.graph(...)` and its kin, graph objects that are context managers, what users configure."""
     if not isinstance(value, Instance):
         return False
     if isinstance(value.cls, ClassValue):
@@ -105,7 +116,7 @@ def new_region(m: Machine, kind: str, span: Span, graph: Value | None = None, **
     return region
 
 
-def _applied(m: Machine) -> object:
+def _applied(m: Machine) -> Location | None:
     """The place that makes a wrapper's capture: where the object that stores the captured callable was made, or where
     a function that takes the callable was called."""
     activation = m.stack[-1] if m.stack else None
@@ -119,7 +130,11 @@ def _applied(m: Machine) -> object:
             isinstance(v, (BoundMethod, FunctionValue, Partial)) for v in receiver.attrs.values()
         ):
             return receiver.made
-    callables = [v for n, v in activation.scope.variables.items() if _is_callable(v) and any(p.name == n for p in function.node.params)]
+    callables = [
+        v
+        for n, v in activation.scope.variables.items()
+        if _is_callable(v) and any(p.name == n for p in function.node.params)
+    ]
     return m.chain[-1].at if callables and m.chain else None
 
 
@@ -221,7 +236,7 @@ def compile_(m: Machine, args: Args, kwargs: Kwargs, span: Span) -> Value:
 
 
 def _compile_kind(m: Machine, kwargs: Kwargs) -> str:
-    """"cudagraphs", "maybe" (a mode that is not known) or "plain"."""
+    """ "cudagraphs", "maybe" (a mode that is not known) or "plain"."""
     if m.inductor_cudagraphs:
         return "cudagraphs"
     backend, mode, settings = kwargs.get("backend"), kwargs.get("mode"), kwargs.get("options")
@@ -299,10 +314,21 @@ def is_wrapper(m: Machine, name: str) -> bool:
 
 def call_wrapper(m: Machine, wrapper: Instance, args: Args, kwargs: Kwargs, span: Span) -> Value:
     """A wrapper whose source is not read (tensordict's CudaGraphModule, or a configured one)."""
-    copies, clones = CAPTURE_WRAPPERS.get(wrapper.external) or m.names.capture_wrappers.get(wrapper.external, (False, False))
+    copies, clones = CAPTURE_WRAPPERS.get(wrapper.external) or m.names.capture_wrappers.get(
+        wrapper.external, (False, False)
+    )
     function = wrapper.attrs.get("$function") or (wrapper.args[0] if wrapper.args else Unknown())
     return _run_recorded(
-        m, wrapper, function, args, kwargs, span, "cuda-graph-module", warm=True, copies_inputs=copies, clones_outputs=clones
+        m,
+        wrapper,
+        function,
+        args,
+        kwargs,
+        span,
+        "cuda-graph-module",
+        warm=True,
+        copies_inputs=copies,
+        clones_outputs=clones,
     )
 
 

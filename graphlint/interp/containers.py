@@ -27,12 +27,32 @@ if TYPE_CHECKING:
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 _PURE = frozenset(
-    """startswith endswith lower upper strip lstrip rstrip split replace join title isdigit find count removeprefix
-    removesuffix rpartition partition""".split()
+    [
+        "startswith",
+        "endswith",
+        "lower",
+        "upper",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "split",
+        "replace",
+        "join",
+        "title",
+        "isdigit",
+        "find",
+        "count",
+        "removeprefix",
+        "removesuffix",
+        "rpartition",
+        "partition",
+    ]
 )
 
 
-def call_sequence(m: Machine, receiver: Sequence, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+def call_sequence(
+    m: Machine, receiver: Sequence, name: str, args: Args, kwargs: Kwargs, span: Span, text: str
+) -> Value:
     first = args[0] if args else None
     if name in ("append", "add", "appendleft", "put", "put_nowait", "insert"):
         value = args[-1] if args else Unknown()
@@ -45,14 +65,18 @@ def call_sequence(m: Machine, receiver: Sequence, name: str, args: Args, kwargs:
             return m.sequence(receiver.kind, [*receiver.items, *items], receiver.rest)
         for item in items:
             m.append(receiver, item)
-        if isinstance(first, Sequence) and first.rest is not None or not items:
+        if (isinstance(first, Sequence) and first.rest is not None) or not items:
             receiver.rest = receiver.rest or Unknown()
         m.emit(Keep, span, container=receiver, value=first, how="extend", text=text)
         return Const(None)
     if name in ("pop", "popleft", "get", "get_nowait"):
         items = subscripts.elements(m, receiver)
         if receiver.items and receiver.rest is None and not m.loops:
-            at = first.value if isinstance(first, Const) and isinstance(first.value, int) else (0 if name != "pop" else -1)
+            at = (
+                first.value
+                if isinstance(first, Const) and isinstance(first.value, int)
+                else (0 if name != "pop" else -1)
+            )
             item = receiver.items.pop(at) if -len(receiver.items) <= at < len(receiver.items) else Unknown()
         else:
             item = join(*items) if items else Unknown()
@@ -113,10 +137,19 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             m.emit(Keep, span, container=receiver, value=default, how="setitem", text=text, key=first)
             return default if receiver.rest is None else join(receiver.rest, default)
         case "items":
-            pairs: list[Value] = [m.sequence("tuple", [Const(k), m.at_place(v, Place(receiver.id, str(k), "item"))]) for k, v in receiver.items.items()]
+            pairs: list[Value] = [
+                m.sequence("tuple", [Const(k), m.at_place(v, Place(receiver.id, str(k), "item"))])
+                for k, v in receiver.items.items()
+            ]
             rest = None
             if receiver.rest is not None:
-                rest = m.sequence("tuple", [receiver.keys or Host("loop", kind=""), m.at_place(receiver.rest, Place(receiver.id, "*", "item"))])
+                rest = m.sequence(
+                    "tuple",
+                    [
+                        receiver.keys or Host("loop", kind=""),
+                        m.at_place(receiver.rest, Place(receiver.id, "*", "item")),
+                    ],
+                )
             return m.sequence("list", pairs, rest)
         case "values":
             values: list[Value] = [m.at_place(v, Place(receiver.id, str(k), "item")) for k, v in receiver.items.items()]
@@ -142,9 +175,20 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             return Const(None)
         case "update":
             given = first if isinstance(first, Mapping) else None
-            pairs_in: dict[object, Value] = {**(given.items if given else {}), **{k: v for k, v in kwargs.items() if k != "*"}}
+            pairs_in: dict[object, Value] = {
+                **(given.items if given else {}),
+                **{k: v for k, v in kwargs.items() if k != "*"},
+            }
             for known, value in pairs_in.items():
-                m.bind(span, receiver.items, Place(receiver.id, str(known), "item"), value, owner=receiver, text=text, key=known)
+                m.bind(
+                    span,
+                    receiver.items,
+                    Place(receiver.id, str(known), "item"),
+                    value,
+                    owner=receiver,
+                    text=text,
+                    key=known,
+                )
                 m.emit(Keep, span, container=receiver, value=value, how="setitem", text=text)
             if not pairs_in:
                 receiver.rest = receiver.rest or Unknown()
@@ -183,6 +227,8 @@ def call_scalar(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwar
         return m.sequence("list", [], Host(kind="string"))
     if isinstance(receiver, Const) and receiver.value is None:
         return Unknown(name)
-    kind = "bool" if name.startswith(("is", "starts", "ends")) else "string" if isinstance(receiver, (Const, Host)) else ""
+    kind = (
+        "bool" if name.startswith(("is", "starts", "ends")) else "string" if isinstance(receiver, (Const, Host)) else ""
+    )
     source = receiver.source if isinstance(receiver, Host) else "other"
     return Host(source, kind, inputs=origins(receiver))

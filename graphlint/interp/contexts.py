@@ -9,6 +9,7 @@ from graphlint.fact import Context, ContextExit
 from graphlint.interp import attributes, capture
 from graphlint.interp.objects import ClassValue, FunctionValue
 from graphlint.lower import tree
+from graphlint.source import Span
 from graphlint.value import Const, External, Instance, Unknown, Value, options
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def _own_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body)
     if method is not None:
         value = m.call(method, (), {}, item.expr.span, "__enter__")
         capture.applied_here(m, depth, item.expr.span)
-    fact = m.emit(Context, item.expr.span, name=manager.cls.name if isinstance(manager.cls, ClassValue) else "", value=manager)
+    fact = m.emit(
+        Context, item.expr.span, name=manager.cls.name if isinstance(manager.cls, ClassValue) else "", value=manager
+    )
     with m.context(fact, item.expr.span):
         body(value)
     leave = attributes.find_method(m, manager, "__exit__")
@@ -103,7 +106,7 @@ def _external_manager(m: Machine, manager: Instance, item: tree.WithItem, body: 
         m.default_device = saved
 
 
-def decorate(m: Machine, wraps: tuple[Value, ...], span: tree.Span, run: Callable[[], Value]) -> Value:
+def decorate(m: Machine, wraps: tuple[Value, ...], span: Span, run: Callable[[], Value]) -> Value:
     """Runs `run` inside the context managers that decorate a function."""
     if not wraps:
         return run()

@@ -13,6 +13,7 @@ from graphlint.knowledge.shapes import broadcast, matmul
 from graphlint.lower import tree
 from graphlint.value import (
     Const,
+    Device,
     External,
     Host,
     Instance,
@@ -247,7 +248,7 @@ def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> V
         rest = left.rest or right.rest
         return m.sequence(left.kind, [*left.items, *right.items], rest)
     if isinstance(left, Sequence) and op == "*":
-        return m.sequence(left.kind, left.items, left.rest if left.items else left.rest)
+        return m.sequence(left.kind, left.items, left.rest)
     if isinstance(left, Mapping) and isinstance(right, Mapping) and op == "|":
         return m.mapping({**left.items, **right.items}, left.rest or right.rest)
     if isinstance(left, External) and isinstance(right, (External, Const)) and op == "|":
@@ -290,7 +291,8 @@ def _tensor_operator(m: Machine, op: str, left: Value, right: Value, node: tree.
     if not compared and len(both) == 1 and op == "/" and dtype in ("int64", "int32", "bool"):
         dtype = "float32"
     # A 0-dim CPU tensor mixes with CUDA ones: the result is where the others are.
-    device = "cuda" if any(v.device == "cuda" for v in both) else "?" if any(v.device == "?" for v in both) else "cpu"
+    devices = {v.device for v in both}
+    device: Device = "cuda" if "cuda" in devices else "?" if "?" in devices else "cpu"
     if any(isinstance(v, Unknown) for v in (left, right)) and device == "cpu":
         device = "?"
     result = m.tensor(
@@ -459,8 +461,10 @@ def _identical_one(a: Value, b: Value) -> bool | None:
         return a.value is b.value or (type(a.value) is type(b.value) and a.value == b.value)
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Const) and one.value is None:
-            return None if isinstance(other, (Unknown, Host)) and not (isinstance(other, Host) and other.kind) else (
-                None if isinstance(other, Unknown) else False
+            return (
+                None
+                if isinstance(other, (Unknown, Host)) and not (isinstance(other, Host) and other.kind)
+                else (None if isinstance(other, Unknown) else False)
             )
     if isinstance(a, (Unknown, Host)) or isinstance(b, (Unknown, Host)):
         return None
@@ -549,7 +553,9 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
         elif isinstance(result, Sequence):
             result.items.append(value)
             if isinstance(value, Tensor):
-                m.emit(Keep, node.element.span, container=result, value=value, how="collect", text=spelled(node.element))
+                m.emit(
+                    Keep, node.element.span, container=result, value=value, how="collect", text=spelled(node.element)
+                )
         return
     clause = node.clauses[depth]
     source = m.eval(clause.iter)
@@ -575,7 +581,12 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
                 _clauses(m, node, depth + 1, result)
     finally:
         m.loops = saved
-    if (not exact or filtered or subscripts.shortened(source, items)) and isinstance(result, Sequence) and result.items and result.rest is None:
+    if (
+        (not exact or filtered or subscripts.shortened(source, items))
+        and isinstance(result, Sequence)
+        and result.items
+        and result.rest is None
+    ):
         # Of unknown length: the items seen stand for all.
         result.rest = result.items[-1]
 

@@ -14,16 +14,14 @@ from graphlint.fact import Branch, Iterate, Keep, Raises, Return, Write
 from graphlint.interp import attributes, contexts, evaluate, subscripts
 from graphlint.interp.evaluate import spelled, truth
 from graphlint.interp.functions import class_value, function_value
-from graphlint.interp.objects import ClassValue, Scope
+from graphlint.interp.objects import Scope
 from graphlint.lower import tree
-from graphlint.source import SourceError, Span
+from graphlint.source import Span
 from graphlint.value import (
     CAPTURING,
     Const,
-    External,
     Host,
     Instance,
-    Mapping,
     Place,
     Sequence,
     Tensor,
@@ -139,14 +137,31 @@ def _delete(m: Machine, node: tree.Delete) -> str:
                 if name in variables:
                     old = variables[name]
                     m.remove(variables, name)
-                    m.emit(Bind, target.span, place=Place(m.scope.id, name, "local"), value=None, old=old, how="del", text=name)
+                    m.emit(
+                        Bind,
+                        target.span,
+                        place=Place(m.scope.id, name, "local"),
+                        value=None,
+                        old=old,
+                        how="del",
+                        text=name,
+                    )
             case tree.Attribute(value=base, name=name):
                 owner = m.eval(base)
                 if isinstance(owner, Instance):
                     old_attr = owner.attrs.get(name)
                     m.remove(owner.attrs, name)
                     place = Place(owner.id, name, "attribute")
-                    m.emit(Bind, target.span, place=place, value=None, old=old_attr, owner=owner, how="del", text=spelled(target))
+                    m.emit(
+                        Bind,
+                        target.span,
+                        place=place,
+                        value=None,
+                        old=old_attr,
+                        owner=owner,
+                        how="del",
+                        text=spelled(target),
+                    )
                 else:
                     attributes.set_attribute(m, owner, name, Const(None), target.span, "del", spelled(target))
             case tree.Subscript(value=base, index=index):
@@ -340,7 +355,9 @@ def _match(m: Machine, node: tree.Match) -> str:
     for case in node.cases:
         for pattern in case.values:
             value = m.eval(pattern)
-            compared = evaluate.compare(m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,)))
+            compared = evaluate.compare(
+                m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,))
+            )
             truth(m, compared, "match", node.subject)
         if any(isinstance(o, Tensor) for o in options(subject)) and case.values:
             pass
@@ -372,7 +389,12 @@ def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
         case tree.BoolOp(op=op, values=values) if (op == "and") == taken:
             for value in values:
                 narrow(m, value, taken)
-        case tree.Compare(left=left, ops=(op,), comparators=(tree.Constant(value=None),)) if op in ("is", "is not", "==", "!="):
+        case tree.Compare(left=left, ops=(op,), comparators=(tree.Constant(value=None),)) if op in (
+            "is",
+            "is not",
+            "==",
+            "!=",
+        ):
             is_none = (op in ("is", "==")) == taken
             _narrow_to(m, left, lambda v: (isinstance(v, Const) and v.value is None) == is_none, none=is_none)
         case tree.Name() | tree.Attribute():
@@ -468,10 +490,8 @@ def _while(m: Machine, node: tree.While) -> str:
             known = truth(m, m.eval(node.test), "while", node.test)
             if known is False:
                 break
-            if known is None:
-                end = branch(m, [lambda: m.run(node.body), lambda: ""])
-            else:
-                end = m.run(node.body)
+            may_end: list[Callable[[], str]] = [lambda: m.run(node.body), lambda: ""]
+            end = branch(m, may_end) if known is None else m.run(node.body)
             if end in ("return", "raise"):
                 return end
             if end == "break":
@@ -515,6 +535,7 @@ def _try(m: Machine, node: tree.Try) -> str:
     names = tuple(name for h in node.handlers for name in _caught(m, h.type))
     arms: list[Callable[[], str]] = []
     if node.handlers:
+
         def normal() -> str:
             return m.run(node.orelse) if end == "" else end
 
@@ -527,7 +548,9 @@ def _try(m: Machine, node: tree.Try) -> str:
                 if handler.name:
                     assign(m, tree.Name(handler.span, handler.name), Unknown(handler.name), handler.span)
                 how = m.run(handler.body)
-                m.emit(Raises, handler.span, handler=True, caught=caught, protects=protects, ended=how, began=fact.order)
+                m.emit(
+                    Raises, handler.span, handler=True, caught=caught, protects=protects, ended=how, began=fact.order
+                )
                 return how
 
             arms.append(go)

@@ -148,7 +148,11 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
         case "torch.get_device_module" | "torch._C._get_accelerator":
             return External("torch.cuda")
         case "torch.is_tensor":
-            return Const(isinstance(args[0], Tensor)) if args and not isinstance(args[0], (Unknown, Union)) else Host(kind="bool")
+            return (
+                Const(isinstance(args[0], Tensor))
+                if args and not isinstance(args[0], (Unknown, Union))
+                else Host(kind="bool")
+            )
         case "torch.cuda.current_stream" | "torch.accelerator.current_stream":
             return m.current_stream()
         case "torch.cuda.default_stream":
@@ -160,7 +164,13 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
             if args:
                 m.set_stream = args[0]
             return Const(None)
-        case "torch.jit.script" | "torch.jit.trace" | "torch.compiler.disable" | "torch.compiler.allow_in_graph" | "torch.fx.wrap":
+        case (
+            "torch.jit.script"
+            | "torch.jit.trace"
+            | "torch.compiler.disable"
+            | "torch.compiler.allow_in_graph"
+            | "torch.fx.wrap"
+        ):
             return args[0] if args else _instance(m, name, args, kwargs, span)
         case "torch.distributed.is_initialized" | "torch.distributed.is_available":
             return Host(kind="bool")
@@ -170,7 +180,9 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
             return Host("shape")
         case "torch.Size":
             return args[0] if args else m.sequence("tuple", [])
-        case "torch.inference_mode" | "torch.no_grad" | "torch.enable_grad" if args and isinstance(args[0], FunctionValue):
+        case "torch.inference_mode" | "torch.no_grad" | "torch.enable_grad" if args and isinstance(
+            args[0], FunctionValue
+        ):
             return _wrapped(m, args[0], _instance(m, name, (), {}, span))
     if name in GRAPH_CLASSES:
         graph = _instance(m, name, args, kwargs, span)
@@ -179,7 +191,9 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
     if last in _BLOCKING or name == "torch.distributed.barrier":
         m.emit(Op, span, name=name, args=args, kwargs=kwargs)
         return Const(None)
-    if name.startswith(("torch.cuda.memory_", "torch.cuda.max_memory", "torch.cuda.get_device", "torch.cuda.device_count")):
+    if name.startswith(
+        ("torch.cuda.memory_", "torch.cuda.max_memory", "torch.cuda.get_device", "torch.cuda.device_count")
+    ):
         return Host("other")
     if name == "torch.utils.checkpoint.checkpoint" and args:
         m.emit(Op, span, name=name, args=args, kwargs=kwargs)
@@ -214,7 +228,9 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
             result = Host("read", "bool", m.location(span))
     elif given:
         tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in given)
-        result = m.tensor(span, device=results.joint_device(given), grad_graph=tracked, sure=not name.startswith("torch.ops."))
+        result = m.tensor(
+            span, device=results.joint_device(given), grad_graph=tracked, sure=not name.startswith("torch.ops.")
+        )
     else:
         last = name.rpartition(".")[2]
         result = Unknown(f"{last}()")
@@ -269,7 +285,9 @@ def call_method(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwar
             return Unknown(name)
 
 
-def unknown_method(m: Machine, receiver: Unknown, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+def unknown_method(
+    m: Machine, receiver: Unknown, name: str, args: Args, kwargs: Kwargs, span: Span, text: str
+) -> Value:
     """A method of something unknown. What only tensors have makes it a tensor, though not a sure one."""
     if name in TENSOR_ONLY and not (name == "clone" and kwargs):
         made = m.tensor(None, kind="unknown", sure=False)
@@ -291,7 +309,9 @@ def unknown_method(m: Machine, receiver: Unknown, name: str, args: Args, kwargs:
     return Unknown(f"{name}()")
 
 
-def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+def _object_method(
+    m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str
+) -> Value:
     clean = {k: v for k, v in kwargs.items() if k != "*"}
     base = _optimizer_base(receiver)
     if base and name == "__init__":
@@ -302,7 +322,21 @@ def _object_method(m: Machine, receiver: Instance, name: str, args: Args, kwargs
     kind = receiver.external
     if "$items" in receiver.attrs and name not in ("forward", "cuda", "to", "eval", "train", "parameters", "half"):
         inner = receiver.attrs["$items"]
-        if name in ("append", "extend", "insert", "get", "items", "values", "keys", "update", "pop", "add_module", "setdefault", "__getitem__", "clear"):
+        if name in (
+            "append",
+            "extend",
+            "insert",
+            "get",
+            "items",
+            "values",
+            "keys",
+            "update",
+            "pop",
+            "add_module",
+            "setdefault",
+            "__getitem__",
+            "clear",
+        ):
             return call_method(m, inner, name, args, kwargs, span, text)
     if torch_objects.is_module(m, receiver):
         return standard.module_method(m, receiver, name, args, clean, span, text)
@@ -351,7 +385,16 @@ def _graph_method(m: Machine, graph: Instance, name: str, args: Args, kwargs: Kw
             result: Value = graph.attrs["$pool"]
         case _:
             result = Const(None)
-    m.emit(Op, span, name=f"{graph.external}.{name}", args=args, kwargs=kwargs, receiver=graph, result=result, text=f"{text}()")
+    m.emit(
+        Op,
+        span,
+        name=f"{graph.external}.{name}",
+        args=args,
+        kwargs=kwargs,
+        receiver=graph,
+        result=result,
+        text=f"{text}()",
+    )
     return result
 
 
@@ -371,7 +414,11 @@ def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span
     if args and isinstance(args[0], (FunctionValue, BoundMethod)) and not kind.startswith("torch.nn."):
         # A decorator, or a context manager used as one.
         function = args[0]
-        return _wrapped(m, function, instance) if kind in _CONTEXT_CLASSES and isinstance(function, FunctionValue) else function
+        return (
+            _wrapped(m, function, instance)
+            if kind in _CONTEXT_CLASSES and isinstance(function, FunctionValue)
+            else function
+        )
     return _layer(m, instance, args, kwargs, span, text)
 
 
@@ -400,7 +447,9 @@ def _layer(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Spa
         state = m.tensor(span, device=device, grad_graph=tracked)
         hidden: Value = m.sequence("tuple", [state, state]) if last == "LSTM" else state
         result = m.sequence("tuple", [result, hidden])
-    fact = m.emit(Op, span, name=f"{name}.forward", args=args, kwargs=clean, receiver=instance, result=result, text=f"{text}()")
+    fact = m.emit(
+        Op, span, name=f"{name}.forward", args=args, kwargs=clean, receiver=instance, result=result, text=f"{text}()"
+    )
     m.reads(fact, *args, *clean.values(), *own)
     note(m, result, fact)
     return result
@@ -424,5 +473,3 @@ def opaque_call(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -
     for value in args:
         m.writes(fact, value)
     return Unknown(name)
-
-

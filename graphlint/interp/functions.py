@@ -74,7 +74,7 @@ def _decorated(m: Machine, decorator: tree.Expr, value: Value, function: Functio
     if name == "torch.compile":
         span = decorator.span
         return m.call(made, (value,), {}, span, "torch.compile")
-    if isinstance(made, External) or isinstance(made, Instance) and made.external:
+    if isinstance(made, External) or (isinstance(made, Instance) and made.external):
         return value
     if isinstance(made, Unknown):
         return value
@@ -95,6 +95,12 @@ def class_value(m: Machine, node: tree.Class, scope: Scope) -> Value:
     for decorator in node.decorators:
         target = decorator.func if isinstance(decorator, tree.Call) else decorator
         made = m.eval(target)
-        if isinstance(made, External) and made.name.rpartition(".")[2] in ("dataclass", "define", "frozen", "s", "attrs"):
+        if isinstance(made, External) and made.name.rpartition(".")[2] in (
+            "dataclass",
+            "define",
+            "frozen",
+            "s",
+            "attrs",
+        ):
             cls.dataclass = True
     return cls

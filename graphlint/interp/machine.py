@@ -317,7 +317,7 @@ class Machine:
         self.region_stack.append(region)
         self.region = region
         if region.graph is not None:
-            for option in (region.graph.options if isinstance(region.graph, Union) else (region.graph,)):
+            for option in region.graph.options if isinstance(region.graph, Union) else (region.graph,):
                 if isinstance(option, Instance):
                     self.graph_regions.setdefault(option.id, []).append(region)
 
@@ -393,8 +393,6 @@ class Machine:
 
     def mapping(self, items: dict[object, Value] | None = None, rest: Value | None = None) -> Mapping:
         return Mapping(items=items if items is not None else {}, rest=rest, born=self.region)
-
-
 
     # ------------------------------------------------------------------------------------ helpers of the walk
 
@@ -534,7 +532,7 @@ class Machine:
         return None
 
     def abstract_instance(self, cls: ClassValue) -> Value:
-        """An object of `cls` that nobody was seen to make: one a root, built by its own `__init__` when it is needed."""
+        """An object of `cls` that nobody was seen to make: one a root, built by its `__init__` when it is needed."""
         self.names.load(self, cls)
         if cls.id in self.abstract:
             return self.abstract[cls.id]

@@ -277,7 +277,7 @@ class Names:
     # ------------------------------------------------------------------------------------ annotations
 
     def annotated(self, m: Machine, annotation: tree.Expr | None, scope: Scope, depth: int = 0) -> Value | None:
-        """A value of the annotated type: a tensor, an abstract instance, a host scalar, a container; None if unknown."""
+        """A value of the annotated type: tensor, abstract instance, host scalar, container; None if unknown."""
         if annotation is None or depth > 4:
             return None
         if isinstance(annotation, tree.Constant):

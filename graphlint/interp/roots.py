@@ -28,8 +28,40 @@ MAX_CLIMB = 4
 MAX_ROOTS = 4
 MAX_CALLERS = 6
 _COMMON_NAMES = frozenset(
-    """forward __call__ __init__ run step main call get update apply build setup start load test train eval __enter__
-    execute capture warmup replay reset close generate __new__ wrapper decorator fn func inner process""".split()
+    [
+        "forward",
+        "__call__",
+        "__init__",
+        "run",
+        "step",
+        "main",
+        "call",
+        "get",
+        "update",
+        "apply",
+        "build",
+        "setup",
+        "start",
+        "load",
+        "test",
+        "train",
+        "eval",
+        "__enter__",
+        "execute",
+        "capture",
+        "warmup",
+        "replay",
+        "reset",
+        "close",
+        "generate",
+        "__new__",
+        "wrapper",
+        "decorator",
+        "fn",
+        "func",
+        "inner",
+        "process",
+    ]
 )
 _SITE = re.compile(
     r"\.graph\s*\(|(?<!def )\bgraph\s*\(|capture_begin|make_graphed_callables|accelerator\.Graph|capture_to_graph"
@@ -104,10 +136,7 @@ def _only_decorates(definition: tree.Class, line: int) -> bool:
 
 def is_script(module: Module) -> bool:
     """True if running the file does something: a main block, or calls and loops at top level."""
-    text = module.source.text
-    if "__main__" in text:
-        return True
-    return False
+    return "__main__" in module.source.text
 
 
 class Climber:
@@ -138,11 +167,15 @@ class Climber:
             frontier = [r for r in following if r.function]
             tops += [r for r in following if not r.function]
             # Far from the capture, tests and a wide front tell little for their price.
-            frontier = sorted(frontier, key=lambda r: (_is_test(r.path), r.path != start.path, str(r.path), r.function))[:6]
+            frontier = sorted(
+                frontier, key=lambda r: (_is_test(r.path), r.path != start.path, str(r.path), r.function)
+            )[:6]
             if not frontier or len(seen) > 24:
                 break
         tops += frontier
-        ordered = sorted(set(tops), key=lambda r: (r.function != "", r.path != start.path, _is_test(r.path), str(r.path), r.function))
+        ordered = sorted(
+            set(tops), key=lambda r: (r.function != "", r.path != start.path, _is_test(r.path), str(r.path), r.function)
+        )
         return [*ordered[:MAX_ROOTS], start]
 
     def _importers(self, module: Module) -> list[Root]:
@@ -255,7 +288,11 @@ class Related:
 
     def _imports(self, importer: Path, name: str, path: Path) -> bool:
         source = self.program.source(importer).text
-        if not re.search(rf"^\s*(?:from\s+[\w.]*\b{re.escape(name)}\b|(?:from\s+[\w.]+\s+)?import\b.*\b{re.escape(name)}\b)|^\s+{re.escape(name)},?$", source, re.M):
+        if not re.search(
+            rf"^\s*(?:from\s+[\w.]*\b{re.escape(name)}\b|(?:from\s+[\w.]+\s+)?import\b.*\b{re.escape(name)}\b)|^\s+{re.escape(name)},?$",
+            source,
+            re.M,
+        ):
             return False
         module = self.program.module(importer)
         if module is None:

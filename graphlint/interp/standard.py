@@ -12,6 +12,7 @@ from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
     Const,
+    Device,
     External,
     Host,
     Instance,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
-LOG_METHODS = frozenset("debug info warning error critical exception log warn".split())
-_TIMES = frozenset("time perf_counter monotonic process_time time_ns perf_counter_ns monotonic_ns".split())
+LOG_METHODS = frozenset(["debug", "info", "warning", "error", "critical", "exception", "log", "warn"])
+_TIMES = frozenset(["time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns", "monotonic_ns"])
 
 
 def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value | None:
@@ -64,7 +65,7 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
     if name == "types.MethodType" and len(args) == 2 and isinstance(args[0], FunctionValue):
         return BoundMethod(receiver=args[1], function=args[0])
     if name == "types.SimpleNamespace":
-        return Mapping(kind="namespace", items=dict(kwargs), born=m.region)
+        return Mapping(kind="namespace", items={k: v for k, v in kwargs.items()}, born=m.region)
     if top == "dataclasses" and args and isinstance(args[0], (Instance, ClassValue)):
         return _dataclass(m, rest, args[0], kwargs, span)
     if name.startswith("contextlib."):
@@ -136,8 +137,15 @@ def _numpy(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: 
 
 def _copy(m: Machine, value: Value, span: Span, depth: int = 0) -> Value:
     if isinstance(value, Tensor):
-        return m.tensor(span, device=value.device, shape=value.shape, dtype=value.dtype, requires_grad=value.requires_grad,
-                        kind=value.storage.kind if value.storage.kind in ("parameter", "buffer") else "fresh")  # fmt: skip
+        kind = value.storage.kind if value.storage.kind in ("parameter", "buffer") else "fresh"
+        return m.tensor(
+            span,
+            device=value.device,
+            shape=value.shape,
+            dtype=value.dtype,
+            requires_grad=value.requires_grad,
+            kind=kind,
+        )
     if depth > 3:
         return value
     if isinstance(value, Instance):
@@ -279,13 +287,19 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
             rest = None if module.complete and found else Unknown(name)
             result = m.sequence("generator", list(found), rest)
         case "named_parameters" | "named_buffers":
-            pairs: list[Value] = [m.sequence("tuple", [Host(kind="string"), t]) for t in torch_objects.all_parameters(m, module)]
-            result = m.sequence("generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()]))
+            pairs: list[Value] = [
+                m.sequence("tuple", [Host(kind="string"), t]) for t in torch_objects.all_parameters(m, module)
+            ]
+            result = m.sequence(
+                "generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()])
+            )
         case "children" | "modules":
             kind = "modules" if name == "modules" else "generator"
-            result = m.sequence(kind, [*torch_objects.submodules(m, module)][0 if name == "modules" else 1 :])
+            result = m.sequence(kind, list[Value](torch_objects.submodules(m, module)[0 if name == "modules" else 1 :]))
         case "named_modules" | "named_children":
-            named: list[Value] = [m.sequence("tuple", [Host(kind="string"), s]) for s in torch_objects.submodules(m, module)]
+            named: list[Value] = [
+                m.sequence("tuple", [Host(kind="string"), s]) for s in torch_objects.submodules(m, module)
+            ]
             result = m.sequence("generator", named)
         case "state_dict":
             items: dict[object, Value] = {f"p{i}": t for i, t in enumerate(torch_objects.all_parameters(m, module))}
@@ -340,7 +354,9 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     if name in ("record_event",):
         return m.instance_of(External("torch.cuda.Event"), span)
     if kind in ("torch.cuda.Event", "torch.cuda.Stream", "torch.Event", "torch.Stream"):
-        return Host("other", kind="bool") if name == "query" else Host("other") if name == "elapsed_time" else Const(None)
+        return (
+            Host("other", kind="bool") if name == "query" else Host("other") if name == "elapsed_time" else Const(None)
+        )
     if kind == "torch.amp.GradScaler":
         if name == "scale" and args:
             source = next((o for o in options(args[0]) if isinstance(o, Tensor)), None)
@@ -362,7 +378,11 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         return Host("other") if name in ("item", "sum", "max", "min", "mean") else receiver
     if kind in ("random.Random", "numpy.random.Generator"):
         return Host("random")
-    if name in ("put", "put_nowait", "appendleft") and args and kind.startswith(("queue.", "multiprocessing.", "asyncio.")):
+    if (
+        name in ("put", "put_nowait", "appendleft")
+        and args
+        and kind.startswith(("queue.", "multiprocessing.", "asyncio."))
+    ):
         m.emit(Keep, span, container=receiver, value=args[0], how="put", text=f"{kind}.{name}")
         return Const(None)
     if kind.startswith("threading.") or kind.startswith("concurrent."):
@@ -400,7 +420,7 @@ def _thread(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwarg
     return Unknown(name)
 
 
-def _joint(receiver: Instance) -> str:
+def _joint(receiver: Instance) -> Device:
     from graphlint.knowledge.results import first_tensors, joint_device
 
     found = first_tensors([*receiver.args, *receiver.kwargs.values()])

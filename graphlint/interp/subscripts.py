@@ -18,7 +18,6 @@ from graphlint.value import (
     Mapping,
     Place,
     Sequence,
-    Storage,
     Tensor,
     Union,
     Unknown,
@@ -64,7 +63,7 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
         start, stop, step = (i.value if isinstance(i, Const) else ... for i in index.items)
         if base.rest is None and ... not in (start, stop, step):
             try:
-                return m.sequence(base.kind, base.items[start:stop:step])  # type: ignore[misc]
+                return m.sequence(base.kind, base.items[start:stop:step])  # type: ignore[index]
             except (TypeError, ValueError):
                 pass
         return m.sequence(base.kind, list(base.items), base.rest if base.rest is not None else None)
@@ -74,7 +73,7 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
             return base.rest
         if -len(base.items) <= at < len(base.items) and (base.rest is None or at >= 0):
             return m.at_place(base.items[at], Place(base.id, str(at), "item"))
-        return base.rest if base.rest is not None else (Unknown() if base.items else Unknown())
+        return base.rest if base.rest is not None else Unknown()
     if isinstance(index, Tensor):
         m.emit(HostRead, node.span, op="index", value=index, text=evaluate.spelled(node))
     candidates = [*base.items, *([base.rest] if base.rest is not None else [])]
@@ -296,7 +295,9 @@ def delete_item(m: Machine, container: Value, key: Value, node: tree.Subscript) 
         if name in container.items:
             m.remove(container.items, name)
         place = Place(container.id, str(name) if name is not None else "*", "item")
-        m.emit(Bind, node.span, place=place, value=None, old=old or container.rest, owner=container, how="del", text=text)
+        m.emit(
+            Bind, node.span, place=place, value=None, old=old or container.rest, owner=container, how="del", text=text
+        )
     elif isinstance(container, Sequence) and isinstance(key, Const) and isinstance(key.value, int):
         at = key.value
         if -len(container.items) <= at < len(container.items):
@@ -442,5 +443,3 @@ def unpacked(m: Machine, value: Value, count: int, starred: bool) -> list[Value]
             return [Unknown(value.hint) for _ in range(count)]
         case _:
             return [Unknown() for _ in range(count)]
-
-

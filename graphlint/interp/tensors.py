@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Write
 from graphlint.interp.objects import ExternalMethod
 from graphlint.knowledge import results, tensor_methods
 from graphlint.knowledge.factories import dtype_of
+from graphlint.knowledge.words import words
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -33,12 +33,20 @@ if TYPE_CHECKING:
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 #: Methods whose result the host waits for.
-_READS = {"item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero",
-          "equal", "allclose", "__contains__", "__format__", "__array__"}  # fmt: skip
+_READS = frozenset(
+    words("""
+        item tolist numpy cpu is_nonzero equal allclose __bool__ __int__ __float__ __index__ __complex__ __contains__
+        __format__ __array__
+    """)
+)
 #: Only a tensor has them: whatever they are called on is one.
-TENSOR_ONLY = frozenset("""item cpu cuda numpy detach clone unsqueeze squeeze contiguous softmax masked_fill masked_fill_
- argmax masked_select nonzero to_sparse requires_grad_ copy_ zero_ fill_ add_ mul_ sub_ div_ clamp_ index_copy_ scatter_
- backward numel permute expand unbind view_as long half bfloat16 flatten chunk bmm matmul""".split())  # fmt: skip
+TENSOR_ONLY = frozenset(
+    words("""
+        item cpu cuda numpy detach clone unsqueeze squeeze contiguous softmax masked_fill masked_fill_ argmax
+        masked_select nonzero to_sparse requires_grad_ copy_ zero_ fill_ add_ mul_ sub_ div_ clamp_ index_copy_
+        scatter_ backward numel permute expand unbind view_as long half bfloat16 flatten chunk bmm matmul
+    """)
+)
 
 
 def grad_enabled(m: Machine) -> bool:
@@ -110,7 +118,7 @@ def view_of(base: Tensor, how: str, shape: tuple[int | str | None, ...] | None, 
 def call_tensor_method(
     m: Machine, receiver: Tensor, name: str, args: Args, kwargs: Kwargs, span: Span, text: str
 ) -> Value:
-    """`receiver.name(*args, **kwargs)`: an Op fact, and HostRead or Write facts where the host reads or memory is written."""
+    """`receiver.name(...)`: an Op fact, and HostRead or Write facts where the host reads or memory is written."""
     clean = {k: v for k, v in kwargs.items() if k != "*"}
     if name in ("size", "stride"):
         return _sizes(receiver, args, clean)
@@ -121,7 +129,10 @@ def call_tensor_method(
             return Const(math.prod(d for d in receiver.shape if isinstance(d, int)))
         return Host("shape", symbol=f"numel{receiver.storage.id}{receiver.view or ''}")
     if name in tensor_methods.METADATA_METHODS:
-        return Host("shape" if name in ("element_size", "storage_offset") else "other", kind="bool" if name.startswith("is_") else "number")
+        return Host(
+            "shape" if name in ("element_size", "storage_offset") else "other",
+            kind="bool" if name.startswith("is_") else "number",
+        )
     if name in ("register_hook", "register_post_accumulate_grad_hook"):
         m.emit(Op, span, name=f"Tensor.{name}", args=args, kwargs=clean, receiver=receiver, text=f"{text}()")
         return Unknown()
@@ -130,12 +141,22 @@ def call_tensor_method(
         Op, span, name=f"Tensor.{name}", args=args, kwargs=clean, receiver=receiver, result=result, text=f"{text}()"
     )
     m.reads(fact, receiver, *args, *clean.values())
-    moved_to_host = name in ("to", "type") and isinstance(result, Tensor) and result.device == "cpu" and receiver.device != "cpu"
+    moved_to_host = (
+        name in ("to", "type") and isinstance(result, Tensor) and result.device == "cpu" and receiver.device != "cpu"
+    )
     if name in _READS or moved_to_host:
         m.emit(HostRead, span, op=name.strip("_"), value=receiver, text=f"{text}()")
-    if name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "share_memory_", "retain_grad_"):
+    if (
+        name.endswith("_")
+        and not name.endswith("__")
+        and name not in ("requires_grad_", "share_memory_", "retain_grad_")
+    ):
         source = args[0] if args else next(iter(clean.values()), None)
-        index = args[1] if name in ("index_copy_", "index_fill_", "scatter_", "index_add_", "scatter_add_") and len(args) > 1 else None
+        index = (
+            args[1]
+            if name in ("index_copy_", "index_fill_", "scatter_", "index_add_", "scatter_add_") and len(args) > 1
+            else None
+        )
         if index is not None and len(args) > 2:
             source = args[2]
         write = m.emit(Write, span, target=receiver, how=name, source=source, index=index, text=f"{text}()")
@@ -199,11 +220,12 @@ def made_value(
         device = "cuda"
 
     def fresh() -> Tensor:
-        pinned = name == "pin_memory" or isinstance(kwargs.get("pin_memory"), Const) and bool(kwargs["pin_memory"].value)  # type: ignore[union-attr]
+        asked = kwargs.get("pin_memory")
+        pinned = name == "pin_memory" or (isinstance(asked, Const) and bool(asked.value))
         wants = kwargs.get("requires_grad")
         return m.tensor(
             span, device=device, shape=found.shape, dtype=found.dtype, grad_graph=tracked, sure=sure, pinned=pinned,
-            requires_grad=isinstance(wants, Const) and bool(wants.value) or tracked,
+            requires_grad=(isinstance(wants, Const) and bool(wants.value)) or tracked,
         )  # fmt: skip
 
     match found.kind:
@@ -224,7 +246,9 @@ def made_value(
         case "tuple":
             if name in tensor_methods.TUPLE_VIEWS and found.base is not None:
                 base_tensor = found.base
-                items: list[Value] = [view_of(base_tensor, f"{name}[{i}]", _piece(base_tensor, found, i)) for i in range(found.count or 1)]
+                items: list[Value] = [
+                    view_of(base_tensor, f"{name}[{i}]", _piece(base_tensor, found, i)) for i in range(found.count or 1)
+                ]
                 return m.sequence("tuple", items, None if found.count else items[0])
             made: list[Value] = [fresh() for _ in range(found.count or 1)]
             return m.sequence("tuple", made, None if found.count else made[0])
@@ -239,13 +263,17 @@ def _piece(base: Tensor, found: results.Result, index: int) -> tuple[Dim, ...] |
         return shape
     dims: list[Dim] = []
     for size, total in zip(shape, base.shape, strict=True):
-        rest = total - size * (count - 1) if isinstance(size, int) and isinstance(total, int) and size != total else size
+        rest = (
+            total - size * (count - 1) if isinstance(size, int) and isinstance(total, int) and size != total else size
+        )
         dims.append(rest if not isinstance(rest, int) or rest > 0 else size)
     return tuple(dims)
 
 
 #: Views whose rows are no longer rows of the memory: `contiguous()` must copy.
-_PERMUTING = frozenset({"t", "T", "mT", "H", "mH", "transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis"})
+_PERMUTING = frozenset(
+    {"t", "T", "mT", "H", "mH", "transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis"}
+)
 
 
 def _maybe_view(base: Tensor, name: str, found: results.Result, fresh: object, kwargs: Kwargs) -> Value:
@@ -258,11 +286,24 @@ def _maybe_view(base: Tensor, name: str, found: results.Result, fresh: object, k
     device_changes = found.device != "?" and base.device != "?" and found.device != base.device
     dtype_changes = found.dtype is not None and base.dtype is not None and found.dtype != base.dtype
     permuted = name in ("contiguous", "clone") and (base.view or "") in _PERMUTING
-    if device_changes or dtype_changes or permuted or name == "pin_memory" and not base.storage.pinned:
+    if device_changes or dtype_changes or permuted or (name == "pin_memory" and not base.storage.pinned):
         return make()  # type: ignore[no-any-return]
     same = found.device == base.device and (found.dtype == base.dtype)
     how = name if same and name not in ("contiguous", "reshape", "flatten", "ravel") else f"maybe-{name}"
-    if how == name and name in ("to", "cuda", "cpu", "float", "double", "half", "bfloat16", "long", "int", "bool", "type", "pin_memory"):
+    if how == name and name in (
+        "to",
+        "cuda",
+        "cpu",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "long",
+        "int",
+        "bool",
+        "type",
+        "pin_memory",
+    ):
         return base
     tensor = view_of(base, how, found.shape, found.dtype)
     tensor.view = how
@@ -278,13 +319,25 @@ def wanted_device(m: Machine, value: Value | None) -> Device | None:
         return found.pop() if len(found) == 1 else "?"
     if isinstance(value, Const):
         if isinstance(value.value, str):
-            return "cpu" if value.value.startswith("cpu") else "cuda" if value.value.split(":")[0] in ("cuda", "xpu", "npu") else None
+            return (
+                "cpu"
+                if value.value.startswith("cpu")
+                else "cuda"
+                if value.value.split(":")[0] in ("cuda", "xpu", "npu")
+                else None
+            )
         if isinstance(value.value, int) and not isinstance(value.value, bool):
             return "cuda"
         return None
     if isinstance(value, Host):
         if value.kind in ("device", "string") and value.symbol:
-            return "cuda" if value.symbol.startswith(("cuda", "xpu", "npu")) else "cpu" if value.symbol.startswith("cpu") else "?"
+            return (
+                "cuda"
+                if value.symbol.startswith(("cuda", "xpu", "npu"))
+                else "cpu"
+                if value.symbol.startswith("cpu")
+                else "?"
+            )
         return "?" if value.kind in ("device", "string", "number") else None
     if isinstance(value, Instance) and value.external == "torch.device":
         return wanted_device(m, value.args[0]) if value.args else "?"

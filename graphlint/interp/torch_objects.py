@@ -69,11 +69,14 @@ def make_module(m: Machine, name: str, args: tuple[Value, ...], kwargs: dict[str
         return module
     for kind, names in (("parameter", _PARAMETERS.get(last, ())), ("buffer", _BUFFERS.get(last, ()))):
         for part in names:
-            off = part == "bias" and isinstance(kwargs.get("bias"), Const) and not kwargs["bias"].value  # type: ignore[union-attr]
+            bias = kwargs.get("bias")
+            off = part == "bias" and isinstance(bias, Const) and not bias.value
             if off:
                 module.attrs[part] = Const(None)
             else:
-                made = m.tensor(span, device=device, kind=kind, shape=_shape(last, part, args), requires_grad=kind == "parameter")
+                made = m.tensor(
+                    span, device=device, kind=kind, shape=_shape(last, part, args), requires_grad=kind == "parameter"
+                )
                 made.storage.born = None if m.region is None else m.region
                 module.attrs[part] = made
     return module
@@ -151,7 +154,9 @@ def own_tensors(module: Instance, kind: str | None = None) -> list[Tensor]:
             parts = [value, *(value.items if isinstance(value, Sequence) else [])]
             found += [
                 o for p in parts for o in options(p)
-                if isinstance(o, Tensor) and o.storage.kind in ("parameter", "buffer") and kind in (None, o.storage.kind)
+                if isinstance(o, Tensor)
+                and o.storage.kind in ("parameter", "buffer")
+                and kind in (None, o.storage.kind)
             ]  # fmt: skip
     return found
 
@@ -188,7 +193,13 @@ def external_attribute(m: Machine, value: Instance, name: str, span: Span) -> Va
     if name == "param_groups" and kind.startswith("torch.optim."):
         return _param_groups(m, value)
     if kind == "numpy.ndarray":
-        return Host("shape") if name in ("ndim", "size") else Sequence(kind="shape", rest=Host("shape")) if name == "shape" else ExternalMethod(receiver=value, name=name)
+        return (
+            Host("shape")
+            if name in ("ndim", "size")
+            else Sequence(kind="shape", rest=Host("shape"))
+            if name == "shape"
+            else ExternalMethod(receiver=value, name=name)
+        )
     if kind in ("torch.device",):
         return Host(kind="string")
     if kind.startswith("torch.nn."):
@@ -222,7 +233,9 @@ def forward_shape(layer: str, module: Instance, x: Tensor) -> tuple[Dim, ...] | 
         return shapes.linear(x.shape, shapes.dim_of(module.args[1]))
     if layer == "Embedding" and len(module.args) > 1 and x.shape is not None:
         return (*x.shape, shapes.dim_of(module.args[1]))
-    if layer.startswith(("Conv", "ConvTranspose", "LSTM", "GRU", "RNN", "AdaptiveAvg", "MaxPool", "AvgPool", "Flatten")):
+    if layer.startswith(
+        ("Conv", "ConvTranspose", "LSTM", "GRU", "RNN", "AdaptiveAvg", "MaxPool", "AvgPool", "Flatten")
+    ):
         return None
     if layer.endswith("Loss"):
         return ()
