@@ -11,7 +11,10 @@ import click
 
 from graphlint.runtime.target import Target, TargetError
 
-NO_TORCH = "torch is not installed here: install torch-graphlint where your torch is, or `pip install 'torch-graphlint[trace]'`"
+NO_TORCH = (
+    "torch is not installed here: install torch-graphlint where your torch is, "
+    "or `pip install 'torch-graphlint[trace]'`"
+)
 _CHECK_FORMATS = ("concise", "github", "gitlab", "jsonl", "junit", "rdjson", "sarif")
 
 

@@ -16,7 +16,8 @@ class Differs(AssertionError):
 
 
 def reach(function: Any, inputs: Iterable[Any] = ()) -> None:
-    """Moves the modules and tensors that a callable reaches (itself, its object, closure, globals it names) to the GPU."""
+    """Moves the modules and tensors that a callable reaches (itself, its object, closure, globals it names) to the
+    GPU."""
     seen: set[int] = set()
     stack: list[Any] = [function, *inputs]
     while stack:

@@ -46,7 +46,8 @@ class CaptureEnd(Event):
 @dataclass(slots=True, kw_only=True)
 class Refusal(Event):
     """Something that a capture does not allow. kind: "sync", "bool", "host-copy", "dynamic-shape", "rng",
-    "optimizer", "stream", "first-use", "nested", "recapture", "replay", "pool", "graph-freed", "autograd", "overwritten".
+    "optimizer", "stream", "first-use", "nested", "recapture", "replay", "pool", "graph-freed", "autograd",
+    "overwritten".
     `how` is how Python spelled it: "item", "float", "format", "cpu" ...; `detail` names the operator."""
 
     graph: int | None

@@ -42,7 +42,8 @@ class Labelled:
 
 @dataclass(slots=True)
 class Score:
-    """What one program did. `missing` are wanted lines that nothing confirmed, `false` what a good one was blamed for."""
+    """What one program did. `missing` are wanted lines that nothing confirmed, `false` what a good one was blamed
+    for."""
 
     program: Labelled
     printed: str

@@ -45,7 +45,8 @@ _STALE = frozenset(
 
 
 def trace(spec: Spec, limit: float = 600.0, say: Say = lambda text: None, config: Config | None = None) -> Traced:
-    """Runs `spec`, once as it is and, where a capture was refused, once more to the end, and joins the linter's findings.
+    """Runs `spec`, once as it is and, where a capture was refused, once more to the end, and joins the linter's
+    findings.
 
     Raises:
         ConfigError, RuleError: from reading the project's configuration.

@@ -7,7 +7,6 @@ from typing import Any
 from graphlint.runtime import events, frames
 from graphlint.runtime.spec import Result
 
-
 #: Operations that a report shows.
 MAX_STRIP = 20_000
 
@@ -65,14 +64,13 @@ def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
                 lines[str(at.line)] = lines.get(str(at.line), 0) + 1
         if isinstance(event, (events.Call, events.Refusal)) and len(result.strip) < MAX_STRIP:
             at = frames.in_user_code(event.at)
-            refused = isinstance(event, events.Refusal)
             result.strip.append(
                 {
                     "stream": getattr(event, "stream", 0),
                     "name": event.how if isinstance(event, events.Refusal) else event.name.removeprefix("aten::"),
                     "path": at.path if at else "",
                     "line": at.line if at else 0,
-                    "sync": refused,
+                    "sync": isinstance(event, events.Refusal),
                 }
             )
     for region in regions.values():

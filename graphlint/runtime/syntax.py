@@ -88,17 +88,19 @@ def chain_of(node: Any) -> Chain | None:
             steps.append(("attr", node.attr))
             node = node.value
         elif isinstance(node, ast.Subscript):
-            key = node.slice
+            key: Any = node.slice
             if isinstance(key, ast.Constant):
                 steps.append(("item", key.value))
             elif (
                 isinstance(key, ast.UnaryOp) and isinstance(key.operand, ast.Constant) and isinstance(key.op, ast.USub)
             ):
-                steps.append(("item", -key.operand.value))
+                number: Any = key.operand.value
+                steps.append(("item", -number))
             elif isinstance(key, ast.Name):
                 steps.append(("key", key.id))
             elif isinstance(key, ast.Tuple) and all(isinstance(e, (ast.Name, ast.Constant)) for e in key.elts):
-                steps.append(("keys", tuple(e.id if isinstance(e, ast.Name) else ("=", e.value) for e in key.elts)))
+                parts: list[Any] = key.elts
+                steps.append(("keys", tuple(e.id if isinstance(e, ast.Name) else ("=", e.value) for e in parts)))
             else:
                 return None
             node = node.value

@@ -1,4 +1,5 @@
-"""Joins what the linter says with what a run showed: confirmed, refuted or not reached, and what only the run showed."""
+"""Joins what the linter says with what a run showed: confirmed, refuted or not reached, and what only the run
+showed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
 """Watches real captures: where each begins and ends, what it records, and the real cause of one that fails.
 
-Nothing is changed: the wrappers around `torch.cuda.CUDAGraph` call torch's own methods with the same arguments, let every
-exception out as it came, and are removed at the end. The error that users see ("operation failed due to a previous error
-during capture") is raised by `capture_end`; its cause is the exception that was in flight, and its line is the innermost
+Nothing is changed: the wrappers around `torch.cuda.CUDAGraph` call torch's own methods with the same arguments, let
+every
+exception out as it came, and are removed at the end. The error that users see ("operation failed due to a previous
+error
+during capture") is raised by `capture_end`; its cause is the exception that was in flight, and its line is the
+innermost
 line of the user's code in that exception's traceback.
 """
 
@@ -29,7 +32,7 @@ class Recorder(TorchDispatchMode):
     """Counts the aten calls of a capture, with the lines they come from."""
 
     def __init__(self, observer: Observer, number: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.observer, self.number, self.calls = observer, number, 0
 
     @classmethod
@@ -75,13 +78,13 @@ class Observer:
         number = self.numbers[id(graph)] = next(self._next)
         self.log(events.CaptureBegin, graph=number, mode=mode, pool_given=pool_given)
         recorder = Recorder(self, number)
-        recorder.__enter__()
+        recorder.__enter__()  # type: ignore[no-untyped-call]
         self.capture = Open(number, recorder)
 
     def ending(self) -> Open | None:
         opened, self.capture = self.capture, None
         if opened is not None:
-            opened.mode.__exit__(None, None, None)
+            opened.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         return opened
 
     def ended(self, opened: Open | None, error: BaseException | None, inflight: BaseException | None) -> None:
@@ -149,8 +152,16 @@ def kind_of(text: str, error: BaseException) -> str:
 
 _READS = ("cpu", "numpy", "tolist", "item")
 _DYNAMIC = (
-    "nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount", "repeat_interleave", "one_hot", "combinations"
-)  # fmt: skip
+    "nonzero",
+    "masked_select",
+    "unique",
+    "unique_consecutive",
+    "argwhere",
+    "bincount",
+    "repeat_interleave",
+    "one_hot",
+    "combinations",
+)
 
 
 def _line(error: BaseException) -> str:

@@ -1,7 +1,9 @@
 """torch.compile regions: the wrapped function itself, with the rules of cudagraph trees.
 
-A compiled function with cudagraphs on is run to warm up (first call for its shapes), recorded (second call) and replayed
-from then on into the memory of the recording. Each call is a new generation, unless a backward is still to come: it takes
+A compiled function with cudagraphs on is run to warm up (first call for its shapes), recorded (second call) and
+replayed
+from then on into the memory of the recording. Each call is a new generation, unless a backward is still to come: it
+takes
 the outputs of the generation before. While warming up or recording, an output that is still held raises when it is
 touched; in the steady state its memory is simply written over. Mutated inputs that are neither parameters nor buffers
 make cudagraphs be skipped. (torch/_inductor/cudagraph_trees.py; measured on an NVIDIA H200, torch 2.11, 2026-11-29.)
@@ -21,8 +23,8 @@ import torch
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.machine import Machine
-from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.emulate.record import flat
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 
 Tensor = torch.Tensor
 WARM_UP, RECORDING, EXECUTION = "warm-up", "recording", "execution"

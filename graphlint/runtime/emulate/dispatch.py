@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import refusals, rng, texts
 from graphlint.runtime.emulate.machine import Machine
-from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.emulate.record import Recorded, flat, tensors_in
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -65,7 +65,7 @@ class DeviceMode(TorchDispatchMode):
     """Runs calls on device memory as the GPU would: at once, behind pending work, or into a capture."""
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.machine = machine
 
     @classmethod

@@ -21,7 +21,9 @@ from graphlint.runtime.emulate.storages import place_at, real_storage, storage_o
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
-_RANDOM_IN_PLACE = frozenset(f"aten::{n}" for n in "uniform_ normal_ bernoulli_ random_ exponential_ log_normal_".split())
+_RANDOM_IN_PLACE = frozenset(
+    f"aten::{n}" for n in ("uniform_", "normal_", "bernoulli_", "random_", "exponential_", "log_normal_")
+)
 #: How often a line that asks for a truth value is told yes before it is told no: loops end.
 PATIENCE = 2
 
@@ -45,7 +47,7 @@ class Spot:
     """Where an input lies, and how long it is; keeps nothing alive."""
 
     def __init__(self, storage: Any) -> None:
-        self.start, self.size = storage.data_ptr(), storage.nbytes()
+        self.start, self.size = int(storage.data_ptr()), int(storage.nbytes())
 
     def untyped_storage(self) -> Spot:
         return self
@@ -91,7 +93,7 @@ class FakeDeviceMode(TorchDispatchMode):
     """Stands above FakeTensorMode: decides what lies on the device, notes what a capture refuses."""
 
     def __init__(self, machine: FakeMachine) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.machine = machine
 
     @classmethod

@@ -71,7 +71,7 @@ def _autocast(device: Machine, patches: Patches) -> None:
             device.note(name, inside, context=id(self), cache=bool(self._cache_enabled), enabled=bool(self._enabled))
 
     def entered(self: Any) -> Any:
-        out = enter(self)
+        out = enter(self)  # type: ignore[no-untyped-call]
         note(self, "autocast-enter")
         return out
 

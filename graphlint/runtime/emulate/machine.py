@@ -24,8 +24,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.arena import EAGER, Arena, Block, OutOfMemory, PoolId
-from graphlint.runtime.emulate.streams import Clock, Event, Line, Stream, merge
 from graphlint.runtime.emulate.storages import storage_of
+from graphlint.runtime.emulate.streams import Clock, Event, Line, Stream, merge
 from graphlint.runtime.spelling import spelling
 
 Tensor = torch.Tensor
@@ -244,7 +244,7 @@ class Machine:
     def holds(self, tensor: Tensor) -> bool:
         """Whether a tensor lies in device memory."""
         try:
-            return self.arena.base <= _storage_of(tensor).data_ptr() < self.arena.end
+            return bool(self.arena.base <= _storage_of(tensor).data_ptr() < self.arena.end)
         except (RuntimeError, NotImplementedError):
             return False
 

@@ -120,7 +120,8 @@ def patches(machine: Machine) -> dict[str, Any]:
     def numpy(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         if holds(self):
             raise TypeError(
-                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+                "can't convert cuda:0 device type tensor to numpy. "
+                "Use Tensor.cpu() to copy the tensor to host memory first."
             )
         return Base.numpy(self, *args, **kwargs)
 

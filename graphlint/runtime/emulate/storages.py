@@ -24,7 +24,7 @@ class FakeStorage:
         self._real, self._cdata = real, real._cdata
 
     def data_ptr(self) -> int:
-        return _ADDRESSES.get(self._cdata, _NOWHERE + self._cdata)
+        return int(_ADDRESSES.get(self._cdata, _NOWHERE + self._cdata))
 
     def nbytes(self) -> int:
         return int(self._real.nbytes())

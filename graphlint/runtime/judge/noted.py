@@ -42,7 +42,9 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
             assert isinstance(lines, tuple)
             evidence = f"the graph was captured for `{event.data['text']}` = {event.data['old']!r}, and replayed for "
             for line in lines:
-                yield Observation("graph-key", line, f"{evidence}{event.data['new']!r}", event.at, event.graph, weak=True)
+                yield Observation(
+                    "graph-key", line, f"{evidence}{event.data['new']!r}", event.at, event.graph, weak=True
+                )
         if not isinstance(event, events.Note) or event.name not in _JUDGES:
             continue
         data = {**event.data, "at": event.at}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -125,17 +126,14 @@ def _pools(run: list[events.Event], captures: dict[int, events.CaptureBegin]) ->
             continue
         sizes = [size for _, size, _ in order]
         peaks = [peak for _, _, peak in order]
-        if (
-            all(a < b for a, b in zip(peaks, peaks[1:], strict=False))
-            and sizes[-1] > 1.5 * max(peaks)
-            and sizes[0] < sizes[-1]
-        ):
+        if all(a < b for a, b in itertools.pairwise(peaks)) and sizes[-1] > 1.5 * max(peaks) and sizes[0] < sizes[-1]:
             loop = _loop(captures[order[0][0]].at)
             if loop is not None:
                 yield Observation(
                     "memory-pool",
                     loop,
-                    f"captured from small to large, the pool grew to {sizes[-1] >> 20} MiB; the largest graph needs {max(peaks) >> 20} MiB",
+                    f"captured from small to large, the pool grew to {sizes[-1] >> 20} MiB; "
+                    f"the largest graph needs {max(peaks) >> 20} MiB",
                     captures[order[0][0]].at,
                 )
 

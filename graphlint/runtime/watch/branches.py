@@ -11,7 +11,6 @@ import torch
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine, off
-from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
 _READS = frozenset({"sync", "dynamic-shape"})
@@ -53,9 +52,9 @@ class Reads(Watcher):
 
     def returned(self, activation: Activation, value: Any) -> None:
         parent = activation.parent
-        flows = parent is not None and parent.step is not None and not isinstance(value, torch.Tensor)
-        if activation.data.get("reads") and flows:
-            parent.step.notes["read"] = True
+        step = parent.step if parent is not None else None
+        if activation.data.get("reads") and step is not None and not isinstance(value, torch.Tensor):
+            step.notes["read"] = True
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Step, Watcher
 
 
-
 @dataclass(slots=True, eq=False)
 class Leaf:
     tensor: weakref.ref[Any]
@@ -125,6 +124,7 @@ class Gradients(Watcher):
                     machine.note("gradient-overwritten", graph.number, site=site)
                     return
         elif known.replayed_at and known.grown:
-            if all(self.last_write.get(a, 0) < known.replayed_at for a in known.grown) and known.site is not None:
+            untouched = all(self.last_write.get(a, 0) < known.replayed_at for a in known.grown)
+            if untouched and known.site is not None:
                 machine.note("gradient-accumulates", graph.number, site=known.site)
         known.replayed_at = machine.order

@@ -258,7 +258,8 @@ class Inputs(Watcher):
         return {s: used[s] for s in starts if s in used}
 
     def _results(self, graph: Any, known: Input) -> list[bytes]:
-        """What the program can see: outputs that are alive (the refreshed rows only, where rows go in and come out) and state."""
+        """What the program can see: outputs that are alive (the refreshed rows only, where rows go in and come out)
+        and state."""
         with off(), torch.no_grad():
             for call in graph.calls:
                 call.run(self.machine)

@@ -1,4 +1,5 @@
-"""Settings that a graph freezes (train or eval, autocast, optimizer numbers), weights cast before the capture, statistics
+"""Settings that a graph freezes (train or eval, autocast, optimizer numbers), weights cast before the capture,
+statistics
 that a warm-up moves, captures that failed or were never replayed."""
 
 from __future__ import annotations

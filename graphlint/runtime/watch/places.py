@@ -1,7 +1,8 @@
 """Where the program keeps a graph's inputs, and when a place gets something else.
 
 At the end of a capture, the objects that hold each input are found (attributes, dictionary items, lists, globals, local
-variables of running functions, `.grad`). After each statement they are looked at again: a place that holds another tensor
+variables of running functions, `.grad`). After each statement they are looked at again: a place that holds another
+tensor
 was rebound there, one that holds none was dropped there. When an input's last tensor dies, its line is noted, too: the
 statement that let go of it, or, where it went away with a function's locals, the line that made it.
 """
@@ -385,8 +386,10 @@ class Places(Watcher):
                 block, new = self.machine.arena.used.get(address), self.machine.arena.used.get(other)
                 if other == address or block is None or new is None or self.last_write.get(address, 0) > begun:
                     continue
-                if self.machine.fake or block.wanted != new.wanted or ctypes.string_at(block.start, block.wanted) != ctypes.string_at(
-                    new.start, new.wanted
+                if (
+                    self.machine.fake
+                    or block.wanted != new.wanted
+                    or ctypes.string_at(block.start, block.wanted) != ctypes.string_at(new.start, new.wanted)
                 ):
                     self.machine.note("argument-ignored", number, site=site, text=name)
 

@@ -6,14 +6,11 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Watcher
-
 
 
 @dataclass(slots=True, eq=False)

@@ -89,11 +89,11 @@ class Scalars(Watcher):
                 self.latest[type(owner)] = (made, self.machine.order, tuple(a.number for a in self.journal.stack))
         if activation.parent is None or activation.number == 0 or not self.machine.capturing():
             return
-        given = self.given.setdefault(self.machine.capture.number, {})
+        values_given = self.given.setdefault(self.machine.capture.number, {})
         for name in code.co_varnames[: code.co_argcount]:
             value = frame.f_locals.get(name)
             if host_value(value) and not isinstance(value, str):
-                given.setdefault(name, tuple(value) if isinstance(value, list) else value)
+                values_given.setdefault(name, tuple(value) if isinstance(value, list) else value)
         caller = activation.parent
         step = caller.step
         if step is None:

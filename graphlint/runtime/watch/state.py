@@ -15,7 +15,6 @@ from graphlint.runtime.syntax import Chain
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value, lookup, resolve
 
 
-
 @dataclass(slots=True, eq=False)
 class Written:
     """A store of captured code. kind: "host", "container", "rebound" (a tensor that the graph reads was replaced)."""
