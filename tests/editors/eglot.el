@@ -1,5 +1,5 @@
 ;;; eglot.el --- drives Emacs: emacs -Q --batch -l eglot.el   -*- lexical-binding: t -*-
-;; GRAPHLINT_CMD is the server's command, GRAPHLINT_PROJECT the folder to open.
+;; `graphlint` is on the PATH, GRAPHLINT_PROJECT the folder to open, GRAPHLINT_SNIPPET a file with the configuration.
 (setq load-prefer-newer t make-backup-files nil auto-save-default nil create-lockfiles nil)
 (dolist (folder '("/usr/share/emacs/site-lisp/elpa" "/usr/share/emacs/site-lisp/elpa-src"))
   (add-to-list 'package-directory-list folder))
@@ -16,7 +16,7 @@
     result))
 (defvar folder (file-name-as-directory (getenv "GRAPHLINT_PROJECT")))
 ;; As the documentation has it.
-(add-to-list 'eglot-server-programs `((python-mode python-ts-mode) . ,(split-string (getenv "GRAPHLINT_CMD"))))
+(load-file (getenv "GRAPHLINT_SNIPPET"))
 (setq eglot-sync-connect 30 eglot-connect-timeout 30 eglot-send-changes-idle-time 0.1 eglot-autoshutdown nil
       python-indent-guess-indent-offset nil)
 (princ (format "emacs %s, eglot %s\n" emacs-version

@@ -1,5 +1,5 @@
 -- Drives Neovim: nvim --headless -u NONE -i NONE -n -c "luafile neovim.lua". Works from 0.7 (push) to 0.11 (pull).
--- GRAPHLINT_CMD is the server's command, GRAPHLINT_PROJECT the folder to open.
+-- `graphlint` is on the PATH, GRAPHLINT_PROJECT the folder to open, GRAPHLINT_SNIPPET a file with the configuration.
 local function out(...)
   io.stdout:write(table.concat(vim.tbl_map(tostring, { ... }), " ") .. "\n")
 end
@@ -18,31 +18,26 @@ local function main()
   local folder = vim.env.GRAPHLINT_PROJECT
   local version = vim.version()
   out("neovim", version.major .. "." .. version.minor .. "." .. version.patch)
+  vim.cmd("cd " .. folder)
+  if vim.env.GRAPHLINT_SNIPPET then
+    -- As the documentation has it.
+    dofile(vim.env.GRAPHLINT_SNIPPET)
+  else
+    vim.lsp.config("graphlint", { cmd = { "graphlint", "lsp" }, filetypes = { "python" }, root_dir = folder })
+    vim.lsp.enable("graphlint")
+  end
   vim.cmd("edit " .. folder .. "/single.py")
   vim.bo.filetype = "python"
   local buf = vim.api.nvim_get_current_buf()
-  local config = { name = "graphlint", cmd = vim.split(vim.env.GRAPHLINT_CMD, " "), root_dir = folder,
-    workspace_folders = { { uri = vim.uri_from_fname(folder), name = "demo" } } }
-  local id
-  if vim.fn.has("nvim-0.11") == 1 then
-    -- As the documentation has it.
-    vim.lsp.config("graphlint", { cmd = config.cmd, filetypes = { "python" }, root_dir = folder,
-      init_options = { diagnostics = vim.env.GRAPHLINT_DIAGNOSTICS } })
-    vim.lsp.enable("graphlint")
-    vim.cmd("doautocmd FileType python")
-    vim.wait(10000, function() return #vim.lsp.get_clients({ bufnr = buf }) > 0 end, 20)
-    id = vim.lsp.get_clients({ bufnr = buf })[1].id
-  else
-    id = vim.lsp.start_client(config)
-    vim.lsp.buf_attach_client(buf, id)
-  end
+  local get = vim.lsp.get_clients or vim.lsp.get_active_clients
+  ok(vim.wait(20000, function() return #get() > 0 end, 20), "the server starts")
+  local id = get()[1].id
   local function diagnostics(b) return vim.diagnostic.get(b or buf) end
   ok(vim.wait(30000, function() return #diagnostics() == 1 end, 20), "one diagnostic")
   local client = vim.lsp.get_client_by_id(id)
   local pull = client.server_capabilities.diagnosticProvider ~= nil
   out("columns", client.offset_encoding, pull and "pull" or "push")
-  local asked = vim.env.GRAPHLINT_DIAGNOSTICS ~= "push"
-  ok(pull == (asked and vim.fn.has("nvim-0.10") == 1), "pulled where the client can, pushed where it cannot")
+  ok(pull == (vim.env.GRAPHLINT_SNIPPET == nil), "pulled where the client can, pushed where it asks for that or cannot pull")
   local d = diagnostics()[1]
   local function line(n) return vim.api.nvim_buf_get_lines(buf, n, n + 1, false)[1] end
   ok(d and line(d.lnum):sub(d.col + 1, d.end_col) == "x.sum().item()", "the range is exactly the call, behind wide characters")
@@ -86,10 +81,6 @@ local function main()
   vim.cmd("edit " .. folder .. "/scaling.py")
   vim.bo.filetype = "python"
   local helper = vim.api.nvim_get_current_buf()
-  if vim.fn.has("nvim-0.11") == 0 then
-    vim.lsp.buf_attach_client(vim.fn.bufnr(folder .. "/runner.py"), id)
-    vim.lsp.buf_attach_client(helper, id)
-  end
   vim.wait(1500)
   vim.api.nvim_buf_set_lines(helper, 2, 3, false, { "    peak = w.abs().max().item()" })
   ok(vim.wait(10000, function() return #diagnostics(helper) == 1 end, 20), "a helper's edit is checked against the capture in another file")

