@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 
 from graphlint import queries
@@ -33,6 +34,10 @@ UNBOUNDED = (
 #: Ways to put a graph into a table or list.
 INTO = ("setitem", "append", "extend", "add")
 HANDLE = "torch.cuda.graph_pool_handle"
+
+#: Operations that bring a tensor to the size of a bucket.
+PADS = ("pad", "constant_pad_nd", "pad_sequence")
+MAKERS = ("zeros", "empty", "full", "ones", "new_zeros", "new_empty", "new_full")
 
 
 @rule("GL008", "memory-pool", "warning", "graphs that share memory overwrite each other, or graphs pile up")
@@ -312,12 +317,7 @@ def piles_up(region: Region, others: list[Region]) -> Iterator[Problem]:
     if keep is None:
         return
     earlier = [o for o in others if o.at == region.at and o.begin < region.begin and kept_like(o, keep)]
-    exact = (
-        keep.how == "setitem"
-        and isinstance(keep.key, Host)
-        and keep.key.source == "shape"
-        and keep.key.symbol is not None
-    )
+    exact = keep.how == "setitem" and _exact_size(region, keep.key, keep.function)
     if exact and lazily(region) and not bounded(region, keep):
         yield _problem(keep.at, UNBOUNDED, (Note(region.at, "captured here"),), keep.function)
     if not earlier or exact:
@@ -333,6 +333,21 @@ def piles_up(region: Region, others: list[Region]) -> Iterator[Problem]:
         keys = {_key(k.key) for o in (region, *earlier) if (k := kept_in(o)) is not None}
         if len(keys) == 3 and None not in keys:
             yield _problem(keep.at, UNBOUNDED, (Note(region.at, "captured here"),), keep.function)
+
+
+def _exact_size(region: Region, key: Value | None, function: str) -> bool:
+    """True if the key is a size, or has one, of what the caller gave: not of what was padded to a bucket."""
+    if isinstance(key, Sequence):
+        return any(_exact_size(region, i, function) for i in key.items)
+    if not isinstance(key, Host) or key.source != "shape" or key.symbol is None:
+        return False
+    padded = {
+        s.id
+        for f in region.before
+        if isinstance(f, Op) and f.name.rpartition(".")[2] in (*PADS, *(MAKERS if f.function == function else ()))
+        for s in queries.storages(f.result, 1)
+    }
+    return not any(re.match(rf"n{number}\b", key.symbol) for number in padded)
 
 
 def same_work(region: Region, other: Region) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from graphlint.fact import Bind, Enter, Fact, Keep, Leave, Op, Return
 from graphlint.finding import Note, Problem
 from graphlint.interp.objects import BoundMethod, FunctionValue, Partial, Scope
 from graphlint.knowledge.factories import device_of
+from graphlint.lower.tree import Function
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
@@ -136,14 +138,17 @@ def _release_container(heap: _Heap, owner: int, old: set[Storage]) -> set[Storag
 
 
 def _at_leave(
-    region: Region, fact: Leave, heap: _Heap, lent: set[Storage], closed: set[int], kept: set[Storage]
+    region: Region, fact: Leave, heap: _Heap, lent: set[Storage], closed: dict[int, set[str]], kept: set[Storage]
 ) -> Iterator[Problem]:
     bound: dict[Storage, Fact | None] = {}
+    mentioned = closed.get(fact.scope, set())
     for name, value in fact.variables.items():
+        if name in mentioned:
+            continue  # a function that lives on holds it
         released = heap.release((fact.scope, name))
         for storage in _held(value):
             bound[storage] = released.get(storage, bound.get(storage))
-    if fact.order < region.end or fact.scope in closed or fact.region is not None:
+    if fact.order < region.end or fact.region is not None:
         return
     entered = heap.entered[len(fact.chain) - 1] if 0 < len(fact.chain) <= len(heap.entered) else None
     for storage, binding in bound.items():
@@ -190,17 +195,13 @@ def _local_modules(region: Region) -> Iterator[Problem]:
         for value in values:
             held |= _objects(value, 4)
         if isinstance(fact, Leave) and fact.region is None and fact.order > region.end:
-            for value in fact.variables.values():
-                if not isinstance(value, Instance) or value.id not in made or value.id in held:
+            mentioned = _closed_scopes(region).get(fact.scope, set())
+            for name, value in fact.variables.items():
+                if name in mentioned or not isinstance(value, Instance) or value.id not in made or value.id in held:
                     continue
                 binding = made[value.id]
                 same = binding.function == fact.function and len(binding.chain) == len(fact.chain)
-                if (
-                    same
-                    and fact.scope == binding.place.owner
-                    and places.lives_on(region, fact)
-                    and fact.scope not in _closed_scopes(region)
-                ):
+                if same and fact.scope == binding.place.owner and places.lives_on(region, fact):
                     message = (
                         "a module of the code that captures: its weights are freed when the call returns, "
                         "but the graph "
@@ -247,16 +248,35 @@ def _temporary(entered: Enter, storage: Storage) -> bool:
     )
 
 
-def _closed_scopes(region: Region) -> set[int]:
-    """Scopes that a function which lives on closes over."""
-    found: set[int] = set()
+def _closed_scopes(region: Region) -> dict[int, set[str]]:
+    """Scopes that a function which lives on closes over, with the names that it mentions."""
+    found: dict[int, set[str]] = {}
     for fact in region.life:
         if isinstance(fact, (Return, Keep)) or (isinstance(fact, Bind) and fact.place.kind != "local"):
             for value in _functions(fact.value, 3):
                 scope: Scope | None = value.scope
+                names = _mentioned(value)
                 while scope is not None:
-                    found.add(scope.id)
+                    found.setdefault(scope.id, set()).update(names)
                     scope = scope.parent
+    return found
+
+
+def _mentioned(function: FunctionValue) -> set[str]:
+    """The words of a function's text, and of the local functions that it names."""
+    found: set[str] = set()
+    queue, seen = [function], {id(function.node)}
+    while queue:
+        one = queue.pop()
+        node, lines = one.node, one.scope.module.source.lines
+        first, last = node.lines if isinstance(node, Function) else (node.span.line, node.span.end_line)
+        words = set(re.findall(r"\w+", "\n".join(lines[first - 1 : last])))
+        found |= words
+        for word in words:
+            inner = one.scope.variables.get(word)
+            if isinstance(inner, FunctionValue) and not one.scope.is_module and id(inner.node) not in seen:
+                seen.add(id(inner.node))
+                queue.append(inner)
     return found
 
 

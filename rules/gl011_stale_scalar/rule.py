@@ -94,6 +94,7 @@ def _use(region: Region, fact: Fact, scalar: Value, change: Fact) -> Problem:
 def _changes(region: Region) -> _Changes:
     found = _Changes()
     keyed = _keyed(region)
+    earlier: dict[Key, list[Instance]] = {}
     captured_again = [
         f.order
         for f in region.life
@@ -122,6 +123,12 @@ def _changes(region: Region) -> _Changes:
             for old in options(fact.old) if fact.old is not None else ():
                 if isinstance(old, (Sequence, Mapping)):
                     found.containers.setdefault(old.id, fact)
+                elif isinstance(old, Instance) and isinstance(fact.value, Instance) and not old.external:
+                    held = earlier.setdefault((fact.place.owner, fact.place.name), [])
+                    held.append(old)
+                    for one in held:
+                        for name in _differing(one, fact.value):
+                            found.places.setdefault((one.id, name), []).append(fact)
             if isinstance(fact.owner, (Sequence, Mapping)):
                 found.containers.setdefault(fact.owner.id, fact)
         elif isinstance(fact, Return) and places.next_replay(region, fact) is not None:
@@ -129,6 +136,17 @@ def _changes(region: Region) -> _Changes:
                 if isinstance(value, Instance) and value.made is not None and not value.external:
                     found.records.setdefault(value.made, []).append((value, fact))
     return found
+
+
+def _differing(old: Instance, new: Instance) -> list[str]:
+    """The scalar attributes that a new object of the same class holds other values in."""
+    if old.cls is not new.cls:
+        return []
+    return [
+        name
+        for name, value in new.attrs.items()
+        if isinstance(value, (Const, Host)) and name in old.attrs and not _same(old.attrs[name], value)
+    ]
 
 
 def _keyed(region: Region) -> bool:
