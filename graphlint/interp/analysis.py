@@ -98,7 +98,8 @@ class _Analyser:
         """What is captured came in as an argument that nobody on the way filled in: the callers' callers may."""
         tried = 0
         for caller in site.callers:
-            for upper in self.climber.callers(caller):
+            # A module's own code has no callers.
+            for upper in self.climber.callers(caller) if caller.function else ():
                 if tried < MAX_CALLERS and upper.function and upper not in self.done:
                     tried += 1
                     if any(r.reaches for r in self._root(upper) if _covers(r, site)):

@@ -227,6 +227,8 @@ class Program:
 
     def mentions(self, token: str, limit: int | None = None) -> tuple[Path, ...]:
         """Project files that hold `token` as a whole word; with `limit`, no more than so many of them."""
+        if not token:
+            return ()
         text, starts, files = self._search_text()
         found: list[Path] = []
         word = token.encode("utf-8")
