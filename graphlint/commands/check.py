@@ -99,6 +99,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--statistics", is_flag=True, help="Print how often each rule reports.")
 @click.option("--show-files", is_flag=True, help="Print the files that would be checked, and stop.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
+@click.option("--confirm", is_flag=True, help="Run the scripts, too, and say which findings are real (extra `trace`).")
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes (extra `watch`).")
 @click.option("--quiet", "-q", is_flag=True, help="Findings only.")
 @click.option("--verbose", "-v", is_flag=True, help="Say what is read.")
@@ -154,7 +155,7 @@ class Run:
         options = self.options
         if options["show_files"]:
             return self._show_files()
-        report = self.analyse()
+        report = self._confirmed() if options.get("confirm") else self.analyse()
         fixed = 0
         if options["fix_"] or options["diff_"]:
             from graphlint.commands.fixing import diff_text, fix_all
@@ -172,6 +173,18 @@ class Run:
         report, known = self._baselined(report)
         self.show(report, fixed, known)
         return self.status(report)
+
+    def _confirmed(self) -> Report:
+        """The findings of the scripts that were named, each with what a run of it showed."""
+        from graphlint.runtime.session import confirm
+
+        scripts = [p for p in self.paths if p.is_file()]
+        if not scripts:
+            raise click.UsageError("--confirm runs scripts: name the files")
+        try:
+            return confirm(scripts)
+        except ModuleNotFoundError:
+            raise click.UsageError("--confirm runs code: install torch-graphlint where your torch is") from None
 
     def analyse(self, overlay: Mapping[Path, str] | None = None) -> Report:
         """The report of all groups."""

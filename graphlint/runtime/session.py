@@ -184,3 +184,20 @@ def as_json(traced: Traced, view: Any) -> dict[str, Any]:
             "exit": traced.first.exit,
         },
     }
+
+
+def confirm(paths: Sequence[Path], config: Config | None = None, limit: float = 600.0) -> Report:
+    """Checks scripts and asks the tracer: the linter's findings with their verdicts, and what only the runs showed.
+
+    Raises:
+        ModuleNotFoundError: torch is not installed.
+    """
+    import torch  # noqa: F401  (loaded before the forks; missing, it is said at once)
+
+    from graphlint.runtime.target import Target
+
+    report = Report()
+    for path in paths:
+        traced = trace(Spec(Target(str(path)), output_to=2), limit, config=config)
+        report = report.merged(replace(traced.static, findings=tuple(traced.findings)))
+    return report
