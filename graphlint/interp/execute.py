@@ -487,7 +487,9 @@ def _while(m: Machine, node: tree.While) -> str:
     try:
         for index in range(3 if not saved and m.region is None else 2):
             m.loops = (*saved, (loop, min(index, 1)))
-            known = truth(m, m.eval(node.test), "while", node.test)
+            test = m.eval(node.test)
+            known = truth(m, test, "while", node.test)
+            note_branch(m, node.test, test, known is not False, node.body if known is not False else ())
             if known is False:
                 break
             may_end: list[Callable[[], str]] = [lambda: m.run(node.body), lambda: ""]
