@@ -118,6 +118,8 @@ class Session:
 
             folder = path if path.is_dir() else path.parent
             root, deep = marked_root(folder) or folder, True
+        if not deep and self.owner(path) is not None:
+            return  # no project's mark on the way up, but the user opened a folder around it
         if root not in self.projects:
             checked = Checked(Project(root, deep, self.options))
             self.projects[root] = checked

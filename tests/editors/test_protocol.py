@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -350,3 +351,31 @@ async def test_a_project_cannot_name_rules(bare: LanguageClient, tmp_path: Path)
     editor.open("single.py")
     await editor.diagnostics("single.py", one)  # the rules that come with graphlint go on
     assert any("never from a project" in message.message for message in editor.client.messages)
+
+
+@pytest.mark.asyncio
+async def test_a_folder_without_any_mark_is_one_project(bare: LanguageClient, tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    (folder / "pyproject.toml").unlink()
+    (folder / "parts").mkdir()
+    (folder / "scaling.py").rename(folder / "parts" / "scaling.py")
+    runner = folder / "runner.py"
+    runner.write_text(runner.read_text().replace("from scaling", "from parts.scaling"))
+    editor = await begin(bare, folder, "neovim")
+    editor.open("parts/scaling.py", BROKEN)
+    await editor.diagnostics("parts/scaling.py", one)
+
+
+@pytest.mark.asyncio
+async def test_what_the_baseline_knows_is_not_shown(bare: LanguageClient, tmp_path: Path) -> None:
+    folder = write(tmp_path, single=SINGLE)
+    command = [sys.executable, "-m", "graphlint", "baseline", "--output", "known.json", "."]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    with (folder / "pyproject.toml").open("a") as file:
+        file.write('baseline = "known.json"\n')
+    editor = await begin(bare, folder, "visual-studio-code")
+    editor.open("single.py")
+    await editor.diagnostics("single.py", none)
+    editor.change("single.py", SINGLE.replace("graph.replay()", "    largest = x.max().item()\ngraph.replay()"))
+    (found,) = await editor.diagnostics("single.py", one)
+    assert "x.max().item()" in found.message
