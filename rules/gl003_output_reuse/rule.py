@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphlint import queries
-from graphlint.fact import Bind, Fact, HostRead, Index, Keep, Leave, Op, Operator, Replay, Return, Write
+from graphlint import edits, queries
+from graphlint.fact import Bind, Branch, Fact, HostRead, Index, Keep, Leave, Op, Operator, Replay, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Place, Sequence, Storage, Tensor, Value, options, tensors
+from graphlint.value import Instance, Place, Sequence, Storage, Tensor, Value, options, tensors
 
 
 @rule("GL003", "output-reuse", "error", "a static output is kept across the next replay, which overwrites it")
@@ -21,7 +21,13 @@ def check(region: Region) -> Iterator[Problem]:
     if not replays:
         return
     seen: set[Location] = set()
-    found = [*kept(region, replays), *together(region, replays), *read_late(region, replays)]
+    found = [
+        *kept(region, replays),
+        *together(region, replays),
+        *side_by_side(region, replays),
+        *read_late(region, replays),
+        *chosen(region, replays),
+    ]
     for fact, what in found or gathered(region, replays):
         if fact.at not in seen:
             seen.add(fact.at)
@@ -153,15 +159,33 @@ def together(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]
 
 
 def _made_by_calls(region: Region, fact: Fact, replays: list[Replay]) -> int:
-    """How many replays the expression at `fact` made itself, by calls in it."""
+    """How many replays the statement at `fact` made itself, by calls in it."""
     count = 0
+    lines = range(fact.at.line, fact.at.span.end_line + 1)
     for position in range(region.position(fact.order) - 1, -1, -1):
         past = region.life[position]
-        if isinstance(past, Replay) and past in replays and len(past.chain) > len(fact.chain):
-            count += 1
-        elif len(past.chain) <= len(fact.chain):
+        deeper = len(past.chain) > len(fact.chain)
+        if not deeper and (len(past.chain) < len(fact.chain) or past.at.line not in lines):
             break
+        if isinstance(past, Replay) and past in replays:
+            count += 1
     return count
+
+
+def side_by_side(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
+    """`a, b = step(x), step(y)`: both names stand for the memory of the later result."""
+    bound: dict[Location, Bind] = {}
+    for fact in region.after:
+        if not isinstance(fact, Bind) or fact.region is not None or not isinstance(fact.value, Tensor):
+            continue
+        other = bound.get(fact.at)
+        mine = outputs(region, fact.value)
+        if other is not None and other.chain == fact.chain and other.loops == fact.loops and mine:
+            again = fact.place != other.place and mine & outputs(region, other.value)
+            if again and _made_by_calls(region, other, replays) > 1:
+                yield other, "binds two results of one graph together, each"
+        elif mine:
+            bound[fact.at] = fact
 
 
 def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
@@ -188,6 +212,54 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
                 continue
             if second or _result_of_call(fact, last) or _copied_name(region, fact, last):
                 held[fact.place] = fact
+
+
+def chosen(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
+    """Kept on some condition in the loop that replays (the best one so far), and used when the loop is over."""
+    running = {loop for r in replays for loop, _ in r.loops}
+    for fact in region.after:
+        if not isinstance(fact, Bind) or fact.region is not None or not fact.maybe or fact.how != "=":
+            continue
+        if not {loop for loop, _ in fact.loops} & running or queries.held_graphs(fact.value):
+            continue
+        holders = [o for o in options(fact.value) if _holds(region, o, fact)] if fact.value is not None else []
+        if holders and not _leaves_loop(region, fact) and _used_after(region, fact, holders):
+            yield fact, "keeps"
+
+
+def _holds(region: Region, value: Value, bind: Bind) -> bool:
+    """True for a second name of a static output, and for an object made of one."""
+    if isinstance(value, Tensor):
+        second = value.place is not None and value.place != bind.place and value.place.kind != "item"
+        return second and value.storage in region.outputs
+    if not isinstance(value, Instance) or value.external or value.made is None:
+        return False
+    fresh = value.made.path == bind.at.path and bind.at.span.line <= value.made.line <= bind.at.span.end_line
+    return fresh and any(isinstance(a, Tensor) and a.storage in region.outputs for a in value.attrs.values())
+
+
+def _leaves_loop(region: Region, bind: Bind) -> bool:
+    """True if the branch that binds ends with the loop: nothing replays after it."""
+    for fact in reversed([f for f in region.life if isinstance(f, Branch) and f.order < bind.order]):
+        body = fact.body
+        if fact.taken and body is not None and body.line <= bind.at.line <= body.end_line:
+            last = (edits.text(Location(fact.at.path, body)).rstrip().splitlines() or [""])[-1].strip()
+            return last.startswith(("break", "return", "raise"))
+    return False
+
+
+def _used_after(region: Region, bind: Bind, holders: list[Value]) -> bool:
+    owners = {h.id for h in holders if isinstance(h, Instance)}
+    for fact in region.after:
+        if fact.order < bind.order or fact.region is not None or fact.loops[: len(bind.loops)] == bind.loops:
+            continue
+        values = [fact.value] if isinstance(fact, (Return, HostRead, Bind)) else queries.operands(fact)
+        for option in (o for v in values if v is not None for o in options(v)):
+            if any(option is h for h in holders) or (
+                option.place is not None and (option.place == bind.place or option.place.owner in owners)
+            ):
+                return True
+    return False
 
 
 def _result_of_call(bind: Bind, replay: Replay) -> bool:
