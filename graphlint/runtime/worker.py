@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from typing import Any
@@ -40,6 +41,8 @@ def work(spec: Spec) -> Result:
     if spec.backend == "cuda":
         return _on_gpu(spec, result)
     torch.set_num_threads(1)
+    # the tracer's own objects must not make the garbage collector run where the program alone would not
+    gc.set_threshold(50_000, *gc.get_threshold()[1:])
     with emulated(spec.version, spec.survey, spec.fake) as machine:
         journal = Journal(machine)
         journal.watchers = [kind(machine, journal) for kind in (WITHOUT_VALUES if spec.fake else WATCHERS)]

@@ -17,6 +17,7 @@ import torch.cuda.streams
 import torch.nn.functional
 import torch.nn.utils.rnn
 
+from graphlint.runtime import frames
 from graphlint.runtime.emulate import autograd, compiled, cuda_api, factories, graph, machine, methods, rng
 from graphlint.runtime.emulate.dispatch import DeviceMode
 from graphlint.runtime.emulate.machine import Machine
@@ -61,6 +62,7 @@ def _autocast(device: Machine, patches: Patches) -> None:
     @functools.wraps(begin)
     def init(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
         self._graphlint_cuda = device_type == "cuda"
+        self._graphlint_site = frames.in_user_code(frames.user_sites())
         if device_type == "cuda":
             device_type, dtype = "cpu", dtype if dtype is not None else torch.float16
         begin(self, device_type, dtype, enabled, cache_enabled)
@@ -68,7 +70,18 @@ def _autocast(device: Machine, patches: Patches) -> None:
     def note(self: Any, name: str) -> None:
         if getattr(self, "_graphlint_cuda", False):
             inside = device.capture.number if device.capture is not None else None
-            device.note(name, inside, context=id(self), cache=bool(self._cache_enabled), enabled=bool(self._enabled))
+            device.note(
+                name,
+                inside,
+                context=id(self),
+                cache=bool(self._cache_enabled),
+                enabled=bool(self._enabled),
+                site=self._graphlint_site,
+            )
+            if name == "autocast-enter":
+                device.autocasts.append(self._graphlint_site)
+            elif device.autocasts:
+                device.autocasts.pop()
 
     def entered(self: Any) -> Any:
         out = enter(self)  # type: ignore[no-untyped-call]
@@ -118,6 +131,9 @@ def _graphed(device: Machine) -> Any:
         graph.CUDAGraph.kind = "graphed-callables"
         try:
             return raw(*args, **kwargs)
+        except (RuntimeError, AssertionError) as error:
+            device.note("graphed-refused", text=str(error), autocast=device.autocasts[0] if device.autocasts else None)
+            raise
         finally:
             graph.CUDAGraph.kind = "graph"
             made = [g.number for g in device.graphs if g not in before]

@@ -78,6 +78,8 @@ class Machine:
         self.host: Clock = {}
         """What the host has waited for: all work that follows comes after it."""
         self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
+        self.autocasts: list[Any] = []
+        """Where the open autocast contexts were made, outermost first."""
         self.arguments: Any = ()
         """Of the call that watchers are told of."""
         self.trace_births = True

@@ -192,6 +192,15 @@ def optimizer_state(data: dict[str, Any], capture: Site | None) -> Found:
     yield "missing-warmup", capture, "the optimizer made its state inside the capture; every replay makes it anew"
 
 
+@on("graphed-refused")
+def graphed(data: dict[str, Any], capture: Site | None) -> Found:
+    text = data["text"].splitlines()[0]
+    if "autocast" in text:
+        yield "autocast-cache", data["autocast"], text
+    elif "hooks" in text or "sample_args" in text or "requires_grad" in text:
+        yield "capture-misuse", frames.in_user_code(data["at"]), text
+
+
 @on("optimizer-counts-on-host")
 def counts(data: dict[str, Any], capture: Site | None) -> Found:
     yield (

@@ -87,6 +87,16 @@ def _warm_up(run: list[events.Event], captures: dict[int, events.CaptureBegin]) 
 
 def _failed(run: list[events.Event]) -> Iterator[Observation]:
     handlers: dict[int, Site] = {}
+    ended = {e.graph for e in run if isinstance(e, events.CaptureEnd)}
+    for event in run:
+        if isinstance(event, events.CaptureBegin) and event.graph not in ended:
+            at = frames.in_user_code(event.at)
+            if at is not None:
+                yield Observation("capture-misuse", at, "this capture was begun and never ended", event.at, event.graph)
+        elif isinstance(event, events.CaptureEnd) and (event.error or "").startswith("Capture must end"):
+            at = frames.in_user_code(event.at)
+            if at is not None:
+                yield Observation("capture-misuse", at, event.error or "", event.at, event.graph)
     for event in run:
         if isinstance(event, events.Note) and event.name == "failure-handled" and event.graph is not None:
             site = event.data["site"]

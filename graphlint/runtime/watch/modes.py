@@ -140,7 +140,7 @@ class Modes(Watcher):
             number = capture.number
             if number not in self._names:
                 self._names[number] = set()
-                self._autocast[number] = bool(torch.is_autocast_enabled("cuda"))
+                self._autocast[number] = bool(self.autocasts)
             self._names[number].add(name)
             if name in _TRAINING_OPS:
                 module = _module()
@@ -154,7 +154,7 @@ class Modes(Watcher):
             weight = held[0]
             if weight.requires_grad and weight.is_leaf:
                 self.casts[_storage_of(fresh[0]).data_ptr()] = Cast(
-                    _storage_of(weight).data_ptr(), self.autocasts[-1][1], machine.order
+                    _storage_of(weight).data_ptr(), self.autocasts[0][1], machine.order
                 )
 
     def _graph(self, graph: Any) -> None:
@@ -183,7 +183,7 @@ class Modes(Watcher):
                     if root is not None and any(m is module for m in root.modules()):
                         machine.note("mode-flipped", graph.number, site=site)
                         break
-        if torch.is_autocast_enabled("cuda") and not frozen.autocast and frozen.lowered and self.autocasts:
+        if not frozen.autocast and frozen.lowered and self.autocasts:
             machine.note("replayed-under-autocast", graph.number, site=self.autocasts[-1][1])
         for optimizer_reference, numbers in frozen.optimizers:
             optimizer = optimizer_reference()
@@ -213,7 +213,7 @@ class Modes(Watcher):
     # ------------------------------------------------------------ autocast, graphed callables: notes of the emulator
     def noted(self, name: str, data: dict[str, Any], at: Any) -> None:
         if name == "autocast-enter" and data.get("enabled"):
-            self.autocasts.append((int(data["context"]), frames.in_user_code(at), bool(data["cache"])))
+            self.autocasts.append((int(data["context"]), data["site"], bool(data["cache"])))
         elif name == "autocast-exit":
             self.autocasts = [a for a in self.autocasts if a[0] != data["context"]]
         elif name == "graphed-callables-begin":
