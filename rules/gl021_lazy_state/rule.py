@@ -11,7 +11,7 @@ from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Storage, Tensor, Value, tensors
+from graphlint.value import Instance, Storage, Tensor, Value, tensors
 
 #: How many branches of a function are looked back to from an assignment.
 NEAR = 12
@@ -168,7 +168,8 @@ def changing(region: Region) -> dict[Storage, Note]:
             for storage in queries.storages(fact.receiver, 4):
                 found.setdefault(storage, Note(fact.at, "loaded anew here"))
         elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
-            for storage in region.inputs:
+            params = fact.receiver.args[:1] if isinstance(fact.receiver, Instance) else ()
+            for storage in {*region.inputs, *(s for v in params for s in queries.storages(v))}:
                 if storage.kind == "parameter":
                     found.setdefault(storage, Note(fact.at, "the optimizer changes it here"))
     if region.kind == "graphed-callables":
