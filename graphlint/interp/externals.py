@@ -422,6 +422,13 @@ def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span
     return _layer(m, instance, args, kwargs, span, text)
 
 
+def own_forward(m: Machine, module: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """The `forward` that a layer of torch has by its class, whatever was put in its place since."""
+    if module.external == "torch.nn.Sequential":
+        return run_sequential(m, module.attrs["$items"], args, span)
+    return _layer(m, module, args, kwargs, span, text)
+
+
 def call_base(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     """An object of a class that was read, whose call is inherited from a class that was not."""
     return _layer(m, instance, args, kwargs, span, text)

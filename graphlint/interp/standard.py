@@ -51,6 +51,9 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
     if top == "time" or name.startswith("datetime."):
         m.emit(Op, span, name=name, args=args, kwargs=kwargs, text=text)
         return Host("time") if rest in _TIMES or top == "datetime" else Const(None)
+    if name == "operator.index" and args and any(isinstance(o, Tensor) for o in options(args[0])):
+        m.emit(HostRead, span, op="index", value=next(o for o in options(args[0]) if isinstance(o, Tensor)), text=text)
+        return Host("read", read_at=m.location(span))
     if top in ("math", "cmath", "statistics"):
         return _math(m, name, args, span, text)
     if top == "numpy":
@@ -259,9 +262,9 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
             return Const(None)
         case "__call__" | "forward":
             if name == "forward" and not isinstance(module.cls, ClassValue):
-                from graphlint.interp.externals import call_object
+                from graphlint.interp.externals import own_forward
 
-                return call_object(m, module, args, kwargs, span, text)
+                return own_forward(m, module, args, kwargs, span, text)
             return m.call(module, args, kwargs, span, text)
         case "cuda" | "to" | "cpu" | "to_empty":
             device = "cuda" if name == "cuda" else "cpu" if name == "cpu" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphlint import queries
 from graphlint.doubt import CAPTURING, once, problem, spelled
 from graphlint.fact import Fact, Index, Op, Operator, Truth, Write
 from graphlint.finding import Problem
@@ -87,8 +88,13 @@ def _private(region: Region, fact: Op) -> Instance | None:
 
 
 def _registered(region: Region, fact: Fact, generator: Instance) -> bool:
+    """Whether the graph that is captured here was told of `generator`; another graph does not count."""
+    mine = queries.graphs(region.graph)
     return any(
-        isinstance(f, Op) and f.name.endswith(".register_generator_state") and generator in f.args
+        isinstance(f, Op)
+        and f.name.endswith(".register_generator_state")
+        and generator in f.args
+        and (not mine or not isinstance(f.receiver, Instance) or f.receiver in mine)
         for f in region.life
         if f.order < fact.order
     )

@@ -83,7 +83,7 @@ def _dropped(region: Region) -> Iterator[Problem]:
         if isinstance(fact, Enter):
             heap.entered = [*heap.entered[: len(fact.chain) - 1], fact]
         elif isinstance(fact, Return):
-            heap.returned |= queries.storages(fact.value, 4)
+            heap.returned |= queries.storages(fact.value, 4) | _held(fact.value)
         elif isinstance(fact, Keep):
             heap.hold(fact.value, (getattr(fact.container, "id", 0), f"#{fact.order}"), fact)
         elif isinstance(fact, Bind):

@@ -1,0 +1,46 @@
+# right: the best candidate so far is a copy
+# outcome: ok
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Champion:
+    cost: float
+    point: torch.Tensor
+
+
+class Climber:
+    def __init__(self, width):
+        self.start = torch.zeros(width, device="cuda")
+        self.propose()
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.point, self.cost = self.propose()
+
+    def propose(self):
+        point = self.start + torch.randn_like(self.start)
+        return point, point.square().sum()
+
+    def search(self, steps):
+        best = Champion(float("inf"), self.start)
+        for _ in range(steps):
+            self.graph.replay()
+            cost = self.cost.item()
+            if cost < best.cost:
+                best = Champion(cost, self.point.clone())  # fine: a copy
+        return best
+
+
+def main():
+    best = Climber(16).search(20)
+    gap = abs(best.point.square().sum().item() - best.cost)
+    return gap < 1e-3, f"its cost is off by {gap:.3f}"
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    right, note = main()
+    print("OUTCOME:", "ok" if right else "wrong-result", note)
