@@ -10,16 +10,11 @@ from graphlint.region import Region
 def fix(problem: Problem, region: Region) -> Fix | None:
     import libcst
 
-    if "tail" not in problem.message and "rest" not in problem.message and "rows" not in problem.message:
-        return None
     for at, node in edits.inner(problem.at):
-        if isinstance(node, libcst.Call) and edits.code(node.func).endswith(".copy_"):
-            assert isinstance(node.func, libcst.Attribute)
-            tail = _tail(node.func.value)
-            return edits.fix("clear the tail", edits.after(at, f"{tail}.zero_()"), safe=False) if tail else None
-        if isinstance(node, libcst.Assign) and len(node.targets) == 1:
+        if isinstance(node, libcst.Assign) and len(node.targets) == 1 and edits.is_number(node.value):
+            # A constant, as in a mask: its opposite is empty. What stands for nothing in data, only its author knows.
             tail = _tail(node.targets[0].target)
-            empty = "False" if edits.code(node.value) in ("True", "False") else "0"
+            empty = "False" if edits.code(node.value) == "True" else "0"
             return edits.fix("clear the tail", edits.after(at, f"{tail} = {empty}"), safe=False) if tail else None
     return None
 

@@ -33,4 +33,5 @@ def _is_tensor(problem: Problem, region: Region) -> bool:
     bound = [
         f for f in region.life if isinstance(f, Bind) and f.at.line == problem.at.line and f.at.path == problem.at.path
     ]
-    return any(isinstance(f.value, Tensor) and isinstance(f.old, Tensor) for f in bound)
+    # A line that also makes the first tensor has nothing to copy into then.
+    return bool(bound) and all(isinstance(f.value, Tensor) and isinstance(f.old, Tensor) for f in bound)
