@@ -12,6 +12,6 @@ from __future__ import annotations
 
 def serve() -> None:
     """Serves one client over standard input and output."""
-    from graphlint.lsp.server import serve as run
+    from graphlint.lsp.features import serve as run
 
     run()
