@@ -19,7 +19,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,15 +57,26 @@ class Entry:
     raw: Raw
 
 
-def cached(scope: Scope, config: Config, registry: Registry, work: Callable[[], Raw]) -> Raw:
-    """The raw findings of a scope: from the cache if nothing changed, else from `work`, and remembered."""
+def cached(scope: Scope, config: Config, registry: Registry, work: Callable[[Sequence[str]], Raw]) -> Raw:
+    """The raw findings of a scope: from the cache if nothing changed, else from `work`, and remembered.
+
+    work: analyses what concerns the files that it is given. An entry about the whole scope answers for any of its
+    files; where there is none, a question about some files is not made to pay for all.
+    """
     folder = Path(config.root) / FOLDER
+    targets = sorted(scope.targets)
     key = user_key()
     if key is None or folder.is_symlink():
-        return work()
-    path = folder / f"{scope_key(scope, config, registry)}.json"
-    entry = read(path, key)
-    if entry is not None:
+        return work(targets)
+    whole = scope_key(scope, config, registry)
+    paths = [folder / f"{whole}.json"]
+    if len(targets) < len(scope.files):
+        about = "\0".join([whole, *targets]).encode("utf-8", "surrogateescape")
+        paths.append(folder / f"{hashlib.blake2b(about, digest_size=20).hexdigest()}.json")
+    for path in paths:
+        entry = read(path, key)
+        if entry is None:
+            continue
         changed = [name for name, signature in entry.files.items() if not unchanged(name, signature, entry.written)]
         if not changed:
             return entry.raw
@@ -73,10 +84,10 @@ def cached(scope: Scope, config: Config, registry: Registry, work: Callable[[], 
             remember(folder, path, scope, patched, key, entry.files)
             return patched
     before = {path: stat_of(path) for path in scope.files}
-    raw = work()
+    raw = work(targets)
     if all(stat_of(name) == stat for name, stat in before.items()):
         # Otherwise a file changed while it was analysed, and what was read is not known.
-        remember(folder, path, scope, raw, key, {})
+        remember(folder, paths[-1], scope, raw, key, {})
     return raw
 
 

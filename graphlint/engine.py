@@ -138,7 +138,7 @@ def check(
         from graphlint import cache as store
 
         raw = store.cached(
-            scope, config, registry, lambda: deep(lambda: analyse(scope, config, registry, scope.files, jobs))
+            scope, config, registry, lambda wanted: deep(lambda: analyse(scope, config, registry, wanted, jobs))
         )
     else:
         raw = deep(lambda: analyse(scope, config, registry, sorted(scope.targets), jobs))
