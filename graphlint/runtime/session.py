@@ -59,6 +59,7 @@ def collect(
 ) -> Traced:
     """As `trace`; without `lint` only what the run shows."""
     say("running")
+    _preload(spec)
     child = Child(spec)
     static, registry = _lint(spec, config) if lint else (Report(), load_rules())
     first = child.result(limit)
@@ -83,6 +84,15 @@ def collect(
     traced.files = tuple(sorted(executed))
     traced.outcome, traced.detail = _outcome(traced)
     return traced
+
+
+def _preload(spec: Spec) -> None:
+    """Optimizers import dynamo when they step, which takes seconds: once before the forks instead of in each run."""
+    path = _path(spec)
+    if spec.backend == "emulate" and path is not None and path.is_file():
+        text = path.read_bytes()
+        if b"optim" in text or b"_dynamo" in text:
+            import torch._dynamo  # noqa: F401
 
 
 def _seen(spec: Spec, results: Sequence[Result]) -> Iterator[Seen]:
