@@ -103,6 +103,19 @@ def test_it_ends_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
     assert len(seen(dict(project.run({}, True, never).findings))) == 1
 
 
+def test_a_large_project_shows_the_open_file_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path)
+    helper, other = folder / "helper.py", folder / "other.py"
+    texts = {helper: HELPER.replace("max()", "max().item()"), other: OTHER}
+    project = warm(folder)
+    assert project.early(texts, never) is None
+    monkeypatch.setattr("graphlint.lsp.project.LARGE", 1)
+    outcome = project.early(texts, never)
+    assert outcome is not None
+    assert seen(dict(outcome.findings)) == [f for f in cold(folder, texts) if f[0] == str(other)]
+    assert seen(dict(project.run(texts, False, never).findings)) == cold(folder, texts)
+
+
 BLOCK = '''
 class Block{i}(nn.Module):
     def __init__(self, width):

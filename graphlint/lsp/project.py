@@ -2,6 +2,7 @@
 
 Glossary:
     near   a run about the files that are open: what an edit waits for.
+    early  before the first near run of a large project: the captures that stand in open files themselves.
     whole  a run about all files of the project, after the near one: findings in closed files.
     read   the text of an open file that the analysis stands on: the buffer, or what it was when it last parsed.
 """
@@ -25,6 +26,9 @@ from graphlint.scope import Scope, find_scope, marked_root
 from graphlint.selection import select
 from graphlint.source import Source, SourceError
 from graphlint.syntax import suspects
+
+#: With more files than this, the first near run takes long enough to show something before.
+LARGE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +140,22 @@ class Project:
         """
         return deep(lambda: self._run(texts, whole, cancelled))
 
-    def _run(self, texts: Mapping[Path, str], whole: bool, cancelled: Callable[[], bool]) -> Outcome:
+    def early(self, texts: Mapping[Path, str], cancelled: Callable[[], bool]) -> Outcome | None:
+        """Checks the captures in open files, whoever else calls what they call; None if the project is not large."""
+        self._configure()
+        if len(self._find_scope(self._mine(texts)).files) <= LARGE:
+            return None
+        return deep(lambda: self._run(texts, False, cancelled, early=True))
+
+    def _mine(self, texts: Mapping[Path, str]) -> frozenset[Path]:
+        return frozenset(path for path in texts if self.owns(path))
+
+    def _run(
+        self, texts: Mapping[Path, str], whole: bool, cancelled: Callable[[], bool], *, early: bool = False
+    ) -> Outcome:
         self._configure()
         assert self.registry is not None
-        mine = frozenset(path for path in texts if self.owns(path))
+        mine = self._mine(texts)
         scope = self._find_scope(mine)
         scope = replace(scope, overlay={**scope.overlay, **texts})
         program = WarmProgram(
@@ -147,11 +163,15 @@ class Project:
         )
         whole = whole and self.deep_scope
         targets = scope.files if whole else tuple(sorted(str(path) for path in mine if scope.owns(str(path))))
-        memo = self._memory.start(program)
-        analysis = analyse(program, self.config, self.config.settings, targets, memo)
+        memory = self._memory
+        if early:
+            # Not kept: what is known of classes that capture is not all there is.
+            memory, program.only = Memory(self.registry.rules), frozenset(targets)
+        memo = memory.start(program)
+        analysis = analyse(program, self.config, self.config.settings, None if early else targets, memo)
         for path in [*mine, *(self._broken(scope.files, program) if whole else ())]:
             program.module(Path(path))
-        findings, crashes = self._memory.finish(analysis, whole)
+        findings, crashes = memory.finish(analysis, whole)
         told = {**program.errors, **analysis.errors}
         errors = [FileError(str(path), " ".join(text.split())) for path, text in sorted(told.items())]
         raw = Raw(tuple(findings), (), tuple(dict.fromkeys([*errors, *crashes])))

@@ -63,6 +63,7 @@ class Server(LanguageServer):
         if not self.folders and root:
             self.folders = [root]
         self.session = Session(options, self.changed, self.tell)
+        self.session.early = not self.pull or self.refreshes
 
     async def begin(self) -> None:
         """After `initialized`: the first runs, and the files to be told of."""

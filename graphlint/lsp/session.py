@@ -70,6 +70,8 @@ class Session:
         self._done = asyncio.Condition()
         self._parses = Parsing()
         self._worker = ThreadPoolExecutor(1, "graphlint-lsp")
+        self.early = True
+        """Whether the client hears of what is found after it asked: a first answer may then be less than all."""
         self.seconds = 0.0
         """How long the last near run took."""
 
@@ -141,6 +143,8 @@ class Session:
                 await asyncio.sleep(rest)
             generation = self.generation
             try:
+                if self.early and checked.near < 0:
+                    await self._run(checked, generation, whole=False, early=True)
                 await self._run(checked, generation, whole=False)
                 if self.options.whole:
                     await self._run(checked, generation, whole=True)
@@ -156,9 +160,11 @@ class Session:
                     checked.near = checked.whole = generation
                     self._done.notify_all()
 
-    async def _run(self, checked: Checked, generation: int, *, whole: bool) -> None:
+    async def _run(self, checked: Checked, generation: int, *, whole: bool, early: bool = False) -> None:
         loop = asyncio.get_running_loop()
-        outcome = await loop.run_in_executor(self._worker, self._analyse, checked, generation, whole)
+        outcome = await loop.run_in_executor(self._worker, self._analyse, checked, generation, whole, early)
+        if outcome is None:
+            return
         if generation != self.generation:
             raise Cancelled
         project = checked.project
@@ -184,7 +190,7 @@ class Session:
             checked.near = generation
             self._done.notify_all()
 
-    def _analyse(self, checked: Checked, generation: int, whole: bool) -> Outcome:
+    def _analyse(self, checked: Checked, generation: int, whole: bool, early: bool) -> Outcome | None:
         """In the analysis thread."""
 
         def cancelled() -> bool:
@@ -199,6 +205,8 @@ class Session:
             if text != document.read and self._parses(document.path, text):
                 document.read = text
             texts[document.path] = document.read if document.read is not None else text
+        if early:
+            return checked.project.early(texts, cancelled)
         outcome = checked.project.run(texts, whole, cancelled)
         if not whole:
             self.seconds = time.perf_counter() - start

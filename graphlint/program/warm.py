@@ -125,6 +125,8 @@ class WarmProgram(Program):
         super().__init__(files, roots, site_packages, overlay)
         self.warm = warm
         self.cancelled = cancelled
+        self.only: frozenset[str] | None = None
+        """If given, captures are looked for in these files only."""
         self._stamps: dict[str, Stamp] = {}
         self._trails: list[Trail] = []
         self.disk = _WarmDisk(self.disk.overlay, self)
@@ -249,7 +251,8 @@ class WarmProgram(Program):
             alone = Program([Path("/file.py")], [], None, {Path("/file.py"): data.decode("utf-8", "replace")})
             return bool(alone.capture_files(given))
 
-        return self._search(("captures", *given), partial(Program.capture_files, self, given), holds)
+        found = self._search(("captures", *given), partial(Program.capture_files, self, given), holds)
+        return found if self.only is None else tuple([path for path in found if str(path) in self.only])
 
     def _mentioned(self, token: str) -> tuple[Path, ...]:
         pattern = _whole_word(token)
