@@ -26,7 +26,7 @@ from graphlint.value import Const, Device, Instance, Unknown, Value, join
 EXPLORE_BUDGET = 12_000
 ROOT_BUDGET = 40_000
 #: Beyond so many ticks in all, roots are kept short.
-PROJECT_BUDGET = 200_000
+PROJECT_BUDGET = 150_000
 HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
 _NOWHERE = Span(1, 1, 1, 1)
@@ -125,11 +125,13 @@ class _Analyser:
         # A project with many captures spends less on each: the first roots may take all they need, later ones share.
         # A script says all of what it does, so it may be explored further than a function whose callers are unknown.
         most = EXPLORE_BUDGET if root.function else 2 * EXPLORE_BUDGET
-        explore = min(most, max(EXPLORE_BUDGET // 5, self.left // 8))
-        machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 4, self.left // 5)))
+        explore = min(most, max(EXPLORE_BUDGET // 6, self.left // 5))
+        machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 6, self.left // 4)))
         machine.path = str(root.path)
         try:
-            _Run(machine, module, self.site_classes).start(root.function, configured)
+            _Run(machine, module, self.site_classes, min(HARNESS_BUDGET, max(4_000, self.left // 6))).start(
+                root.function, configured
+            )
         except BudgetSpent:
             pass
         except SourceError as error:
@@ -197,8 +199,10 @@ def _leads_through(region: Region, caller: Root, program: Program) -> bool:
 class _Run:
     """One root, and the harness after it."""
 
-    def __init__(self, machine: Machine, module: Module, site_classes: dict[tuple[Path, str], list[str]]) -> None:
-        self.m, self.module, self.site_classes = machine, module, site_classes
+    def __init__(
+        self, machine: Machine, module: Module, site_classes: dict[tuple[Path, str], list[str]], harness: int
+    ) -> None:
+        self.m, self.module, self.site_classes, self.harness = machine, module, site_classes, harness
         self.ceiling = 0
 
     def start(self, function: str, configured: bool) -> None:
@@ -222,8 +226,8 @@ class _Run:
                 m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
         except BudgetSpent:
             m.budget = m.ticks
-        m.budget = m.with_capture = m.ticks + HARNESS_BUDGET
-        self.ceiling = m.ticks + 2 * HARNESS_BUDGET
+        m.budget = m.with_capture = m.ticks + self.harness
+        self.ceiling = m.ticks + 2 * self.harness
         m.reset_control()
         self._uncalled()
         self._harness(function)
@@ -302,7 +306,7 @@ class _Run:
             if not first:
                 continue
             known = len(m.regions)
-            m.budget = m.with_capture = min(m.ticks + HARNESS_BUDGET, self.ceiling)
+            m.budget = m.with_capture = min(m.ticks + self.harness, self.ceiling)
             for round_ in (0, 1, 1):
                 if len(m.regions) == known and not (round_ == 0 and self._used(instance, first)):
                     for name, method in first:
@@ -322,7 +326,7 @@ class _Run:
         m = self.m
         m.loops = ((-1, round_),)
         bound = attributes.bind_to(m, method, instance, method.owner or instance.cls, _NOWHERE)  # type: ignore[arg-type]
-        limit, m.budget = m.budget, min(m.budget, m.ticks + HARNESS_BUDGET // 3)
+        limit, m.budget = m.budget, min(m.budget, m.ticks + self.harness // 3)
         try:
             m.run_frame(m.names.module_scope(self.module), lambda: m.call(bound, (), {"*": Unknown()}, _NOWHERE, name))
         except BudgetSpent:
