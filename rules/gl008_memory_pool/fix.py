@@ -23,12 +23,12 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
 
 def _freed_before(problem: Problem, region: Region, at: Location) -> Fix | None:
-    """The call, and a `del` in front of it, move before the capture, where memory is given back."""
+    """The call, and what lets a tensor go in front of it, move before the capture, where memory is given back."""
     if problem.function != region.function:
         return edits.fix("remove the call, which does nothing in a capture", edits.delete(at), safe=True)
     moved = [at]
     dropped = edits.previous(at)
-    if dropped is not None and edits.text(dropped).startswith("del "):
+    if dropped is not None and (edits.text(dropped).startswith("del ") or edits.text(dropped).endswith(" = None")):
         moved.insert(0, dropped)
     lines = [edits.text(place) for place in moved]
     made = (*map(edits.delete, moved), edits.before(region.at, *lines))
