@@ -22,6 +22,7 @@ from graphlint.runtime.watch.branches import Capturing, Reads
 from graphlint.runtime.watch.gradients import Gradients
 from graphlint.runtime.watch.inputs import Inputs
 from graphlint.runtime.watch.journal import Journal
+from graphlint.runtime.watch.keys import Keys
 from graphlint.runtime.watch.modes import Captures, Modes
 from graphlint.runtime.watch.outputs import OutputWatch
 from graphlint.runtime.watch.places import Places
@@ -29,10 +30,23 @@ from graphlint.runtime.watch.remade import RemadeInputs
 from graphlint.runtime.watch.scalars import Scalars
 from graphlint.runtime.watch.state import State
 
-WATCHERS = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Capturing, Gradients, RemadeInputs)
+WATCHERS = (
+    Places,
+    Scalars,
+    OutputWatch,
+    State,
+    Inputs,
+    Modes,
+    Captures,
+    Reads,
+    Capturing,
+    Gradients,
+    RemadeInputs,
+    Keys,
+)
 
 #: Those that need no values.
-WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Modes, Captures, Reads)
+WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Modes, Captures, Reads, Keys)
 
 
 def work(spec: Spec) -> Result:

@@ -310,6 +310,12 @@ def differently(data: dict[str, Any], capture: Site | None) -> Found:
     yield "capture-branch", data["site"], "for the same inputs, the function returned something else while capturing"
 
 
+@on("key-omits")
+def omits(data: dict[str, Any], capture: Site | None) -> Found:
+    values = f"captured with {data['old']!r}, replayed for {data['new']!r}"
+    yield "graph-key", data["site"], f"the key leaves `{data['text']}` out: {values}"
+
+
 @on("argument-ignored")
 def ignored(data: dict[str, Any], capture: Site | None) -> Found:
     yield "stale-input", data["site"], f"the replay read the `{data['text']}` of the capture, not the one of this call"
