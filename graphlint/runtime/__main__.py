@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from graphlint.cli import main
 
-if __name__ == "__main__":
+def run() -> None:
+    from graphlint.cli import main
+
     sys.argv.insert(1, "trace")
     main()
+
+
+if __name__ == "__main__":
+    run()
