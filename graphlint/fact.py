@@ -45,7 +45,8 @@ class Fact:
 @dataclass(slots=True, kw_only=True, eq=False)
 class HostRead(Fact):
     """The host reads a value from a tensor: op is "item", "tolist", "cpu", "numpy", "to", "float", "int", "bool",
-    "complex", "index", "format", "print", "repr", "log", "range", "slice", "size", "scalar-argument", "math", "round"."""
+    "complex", "index", "format", "print", "repr", "log", "range", "slice", "size", "scalar-argument", "math" or
+    "round"."""
 
     op: str
     value: Value
@@ -67,7 +68,8 @@ class Truth(Fact):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Branch(Fact):
-    """One arm of an `if`, `while` or ternary is run: `taken` tells which, `body` is its extent (None if it is empty). `at` is
+    """One arm of an `if`, `while` or ternary is run: `taken` tells which, `body` is its extent (None if it is empty). `at`
+    is
     the test, `value` what it came to; both arms leave a record where that is not known."""
 
     taken: bool

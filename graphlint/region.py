@@ -48,7 +48,8 @@ class Region:
     kind: "graph" (with torch.cuda.graph), "begin-end", "accelerator-graph", "graphed-callables", "compile",
         "cuda-graph-module", "root" (configured), "never-entered" (made, and entered by no `with`; it captures nothing),
         "engine" (a serving engine that captures by itself: `options` are its arguments, nothing else is known).
-    at: where the capture begins: the with-item's call, `capture_begin()`, `make_graphed_callables(...)`, `torch.compile(...)`.
+    at: where the capture begins: the with-item's call, `capture_begin()`, `make_graphed_callables(...)` or
+        `torch.compile(...)`.
     applied_at: the instantiation, decorator or call that makes a wrapper's capture, else None.
     graph, pool, stream: the values given; options: all keyword arguments of the capture call.
     depth: length of the fact chain at the capture, so that `fact.chain[depth:]` is the way from capture to fact.

@@ -1,6 +1,7 @@
 """The calls that capture, warm up, replay or guard a graph, by canonical name.
 
-Sources: PyTorch's CUDA semantics notes ("CUDA Graphs"), torch 2.11 to 2.14; TransformerEngine, tensordict, DeepSpeed docs.
+Sources: PyTorch's CUDA semantics notes ("CUDA Graphs"), torch 2.11 to 2.14; the docs of
+TransformerEngine, tensordict and DeepSpeed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ DEVICE_MODULES = ("torch.cuda", "torch.xpu", "torch.npu", "torch.musa", "torch.m
 CAPTURE_MANAGERS = frozenset(f"{m}.graph" for m in DEVICE_MODULES)
 #: Graph objects that are context managers themselves.
 GRAPH_MANAGERS = frozenset({"torch.accelerator.Graph", "torch.xpu.XPUGraph"})
-GRAPH_CLASSES = frozenset({"torch.cuda.CUDAGraph", "torch.accelerator.Graph", "torch.xpu.XPUGraph", "torch.musa.MUSAGraph",
+GRAPH_CLASSES = frozenset({"torch.cuda.CUDAGraph", "torch.accelerator.Graph", "torch.xpu.XPUGraph", 
+                           "torch.musa.MUSAGraph",
                            "torch.mlu.MLUGraph"})  # fmt: skip
 #: Functions that capture the callables they are given. They warm up themselves.
 GRAPHED_CALLABLES = frozenset({

@@ -257,7 +257,8 @@ class Program:
                 end = at + len(word)
                 line = text.rfind(b"\n", 0, at) + 1
                 bases = text[line:at].lstrip()
-                if bases.startswith(b"class ") and b"(" in bases and not (_is_word(text, at - 1) or _is_word(text, end)):
+                whole = not (_is_word(text, at - 1) or _is_word(text, end))
+                if whole and bases.startswith(b"class ") and b"(" in bases:
                     found.setdefault(files[bisect_right(starts, at) - 1])
                 at = text.find(word, end)
             self._derived[key] = tuple(found)

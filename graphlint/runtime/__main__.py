@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-
-def run() -> None:
-    from graphlint.cli import main
-
-    sys.argv.insert(1, "trace")
-    main()
-
+from graphlint.runtime.cli_trace import trace_command
 
 if __name__ == "__main__":
-    run()
+    trace_command(prog_name="graphlint trace")
