@@ -24,9 +24,10 @@ def decode(text: str) -> Spec:
 
 
 def main(text: str, result: str) -> int:
-    from graphlint.runtime.process import write
+    from graphlint.runtime.process import end_at_the_limit, write
     from graphlint.runtime.worker import work
 
+    end_at_the_limit()
     spec = decode(text)
     done = work(spec)
     write(done, Path(result))

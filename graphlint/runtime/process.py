@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,8 +30,10 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         self.begun = time.monotonic()
+        self.started: subprocess.Popen[bytes] | None = None
         if spec.backend == "cuda":
-            self.number = _spawn(spec, self.path)
+            self.started = _spawn(spec, self.path)
+            self.number = self.started.pid
             return
         self.number = os.fork()
         if self.number == 0:
@@ -47,15 +50,15 @@ class Child:
         """Waits, at most until `limit` seconds after the start, and reads what the program's process wrote."""
         try:
             status, hung = _wait(self.number, limit - (time.monotonic() - self.begun))
+            if self.started is not None:
+                self.started.returncode = status
             return _read(self.path, status, hung, limit)
         finally:
             self.path.unlink(missing_ok=True)
 
 
-def _spawn(spec: Spec, path: Path) -> int:
+def _spawn(spec: Spec, path: Path) -> subprocess.Popen[bytes]:
     """A fresh process: a CUDA context does not survive a fork, and a failed capture can poison it."""
-    import subprocess
-
     from graphlint.runtime.child import encode
 
     command = [sys.executable, "-m", "graphlint.runtime.child", encode(replace(spec, output_to=None)), str(path)]
@@ -63,8 +66,7 @@ def _spawn(spec: Spec, path: Path) -> int:
     error = subprocess.DEVNULL if spec.quiet else None
     home = str(Path(__file__).resolve().parents[2])
     search = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), home)))
-    started = subprocess.Popen(command, stdout=out, stderr=error, env={**os.environ, "PYTHONPATH": search})
-    return started.pid
+    return subprocess.Popen(command, stdout=out, stderr=error, env={**os.environ, "PYTHONPATH": search})
 
 
 def write(result: Result, path: Path) -> None:
@@ -114,12 +116,18 @@ def _read(path: Path, status: int, hung: bool, limit: float) -> Result:
     return result
 
 
-def _child(spec: Spec, path: Path) -> int:
+def end_at_the_limit() -> None:
+    """The parent's SIGTERM ends the program, not what was seen of it."""
+
     def stop(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise TimeLimit
 
     signal.signal(signal.SIGTERM, stop)
+
+
+def _child(spec: Spec, path: Path) -> int:
+    end_at_the_limit()
     if spec.quiet:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)

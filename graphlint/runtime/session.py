@@ -60,14 +60,21 @@ def collect(
     """As `trace`; without `lint` only what the run shows."""
     say("running")
     _preload(spec)
-    child = Child(spec)
-    static, registry = _lint(spec, config) if lint else (Report(), load_rules())
-    first = child.result(limit)
+    if spec.backend == "cuda" and spec.target.call is not None:
+        from graphlint.runtime.worker import work
+
+        static, registry = Report(), load_rules()
+        first = work(spec)  # a callable and its tensors live in this process
+    else:
+        child = Child(spec)
+        static, registry = _lint(spec, config) if lint else (Report(), load_rules())
+        first = child.result(limit)
     results = [first]
     if spec.backend == "cuda" and spec.target.call is None:
         say("running emulated, for what a GPU does not tell")
         results.append(Child(replace(spec, backend="emulate", quiet=True)).result(limit))
-    if results[-1].refused and results[-1].outcome not in ("crash", "hang"):
+    again = spec.backend == "emulate" or spec.target.call is None
+    if again and results[-1].refused and results[-1].outcome not in ("crash", "hang"):
         say("running once more, past what the capture refused")
         results.append(Child(replace(spec, backend="emulate", survey=True, quiet=True)).result(limit))
     seen = list(dict.fromkeys(_seen(spec, results)))
