@@ -68,9 +68,9 @@ class Truth(Fact):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Branch(Fact):
-    """One arm of an `if`, `while` or ternary is run: `taken` tells which, `body` is its extent (None if it is empty). `at`
-    is
-    the test, `value` what it came to; both arms leave a record where that is not known."""
+    """One arm of an `if`, `while` or ternary is run: `taken` tells which, `body` is its extent (None if it is empty).
+
+    `at` is the test, `value` what it came to; both arms leave a record where that is not known."""
 
     taken: bool
     value: Value
