@@ -47,6 +47,9 @@ def layer(name: str) -> int:
 
 
 def part(path: Path) -> str:
+    """A module's part of graphlint; whatever is run as a program is a front door."""
+    if path.name == "__main__.py":
+        return "__main__"
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
