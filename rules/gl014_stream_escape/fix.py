@@ -9,7 +9,8 @@ from graphlint.region import Region
 
 def fix(problem: Problem, region: Region) -> Fix | None:
     stream = edits.stream_text(problem.at)
-    if stream is None:
+    if stream is None or "default stream" in problem.message:
+        # The default stream cannot take part in a capture, joined or not.
         return None
     made: list[Edit | None] = []
     join = f"torch.cuda.current_stream().wait_stream({stream})"
