@@ -117,6 +117,15 @@ def text(at: Location) -> str:
     return _slice(found.source, at.span) if found is not None else ""
 
 
+def assigned(path: str, name: str) -> list[str]:
+    """What a file assigns to a dotted name anywhere, as text."""
+    found = _text(path)
+    if found is None:
+        return []
+    codes = (_slice(found.source, s.span) for s in found.statements)
+    return [code.partition("=")[2].strip() for code in codes if code.partition("=")[0].strip() == name]
+
+
 def _slice(source: Source, span: Span) -> str:
     lines = source.lines[span.line - 1 : span.end_line]
     if len(lines) != span.end_line - span.line + 1:

@@ -9,7 +9,7 @@ from graphlint.region import Region
 
 def fix(problem: Problem, region: Region) -> Fix | None:
     stream = edits.stream_text(problem.at)
-    if stream is None or "default stream" in problem.message:
+    if stream is None or any("default_stream(" in value for value in edits.assigned(problem.at.path, stream)):
         # The default stream cannot take part in a capture, joined or not.
         return None
     made: list[Edit | None] = []
