@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from graphlint.runtime.cli_trace import trace_command
+import sys
+
+
+def run() -> None:
+    from graphlint.cli import main
+
+    sys.argv.insert(1, "trace")
+    main()
+
 
 if __name__ == "__main__":
-    trace_command(prog_name="graphlint trace")
+    run()
