@@ -6,7 +6,7 @@ from graphlint import edits
 from graphlint.fact import Bind, Keep, Return
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
-from graphlint.value import Instance, Mapping, Sequence, options
+from graphlint.value import Instance, options
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
@@ -19,7 +19,7 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
 
 def _holds_others(problem: Problem, region: Region) -> bool:
-    """True if what is kept here is an object or a container with the output in it: they have no `clone()`."""
+    """True if what is kept here is an object with the output in it: it has no `clone()`."""
     for fact in region.life:
         if (
             isinstance(fact, (Bind, Keep, Return))
@@ -27,6 +27,6 @@ def _holds_others(problem: Problem, region: Region) -> bool:
             and fact.at.line == problem.at.line
         ):
             value = fact.value
-            if value is not None and any(isinstance(o, (Instance, Sequence, Mapping)) for o in options(value)):
+            if value is not None and all(isinstance(o, Instance) for o in options(value)):
                 return True
     return False
