@@ -109,7 +109,8 @@ def without_effect(raw: Raw, changed: Iterable[str], scope: Scope) -> Raw | None
     from graphlint.syntax import suspects
 
     changed = set(changed)
-    if not irrelevant(changed, raw.trail):
+    # What is read of a notebook is its joined cells, whose trail is not the file's.
+    if changed & set(scope.notebooks) or not irrelevant(changed, raw.trail):
         return None
     errors = [error for error in raw.errors if error.path not in changed]
     broken = sorted(suspects(sorted(changed)))
