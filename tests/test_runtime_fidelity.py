@@ -1,11 +1,14 @@
 """Fidelity: every rule's examples are run, and do what their headers say a GPU does.
 
+A sample by default; GRAPHLINT_FIDELITY=all runs every example (many minutes).
+
 Some lines need the linter's finding, too: whether a pool for each graph is wrong, whether a sequence is padded, whether
 a key omits something. Their rules are left out of the share of confirmed lines here, not out of the rest.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,8 +24,13 @@ PROGRAMS = [p for folder in sorted(RULES.glob("gl*")) for p in programs(folder)]
 
 
 @pytest.fixture(scope="module")
-def scores() -> list[Score]:
-    return [score(p) for p in PROGRAMS if p.outcome != "static-only"]
+def scores(request: pytest.FixtureRequest) -> list[Score]:
+    every = 1 if os.environ.get("GRAPHLINT_FIDELITY") == "all" else 6
+    chosen = [p for p in PROGRAMS if p.outcome != "static-only"][::every]
+    # What a program prints is read from its process: pytest must not take it first.
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        return [score(p) for p in chosen]
 
 
 def test_there_are_programs_for_every_rule_that_can_be_run() -> None:
@@ -47,7 +55,7 @@ def test_lines_are_confirmed(scores: list[Score]) -> None:
         lost = [k for k in one.missing if k[0] not in JOINT]
         wanted += one.wanted if keys else 0
         missing += len(lost)
-    assert wanted > 80
+    assert wanted > 10
     assert 1 - missing / wanted >= 0.9, [f"{s.program.name}: {s.missing}" for s in bad if s.missing]
 
 
