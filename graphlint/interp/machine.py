@@ -606,20 +606,13 @@ class Machine:
             attrs["$grad"] = grad
         return grad
 
-    def backward(self, loss: Tensor, span: Span) -> None:
-        """Backward frees nothing that facts speak of: gradients appear when somebody looks at them."""
-
     def clear_grads(self, parameters: list[Tensor]) -> None:
         for parameter in parameters:
             self.tensor_attrs.get(parameter.storage.id, {}).pop("$grad", None)
 
     def loader_batches(self, loader: Instance) -> tuple[list[Value], bool]:
-        """Batches of a DataLoader: CPU tensors whose last one may be smaller."""
-        drop = loader.kwargs.get("drop_last")
-        whole = isinstance(drop, Const) and bool(drop.value)
-        size = loader.kwargs.get("batch_size") or (loader.args[1] if len(loader.args) > 1 else None)
+        """Batches of a DataLoader: of unknown number and content."""
         batch = Unknown("batch")
-        del whole, size
         return [batch, batch], False
 
 

@@ -165,8 +165,6 @@ def call_tensor_method(
         write = m.emit(Write, span, target=clean["out"], how="out=", source=receiver, text=text)
         m.writes(write, clean["out"])
     note(m, result, fact)
-    if name == "backward":
-        m.backward(receiver, span)
     return result
 
 
