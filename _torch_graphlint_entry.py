@@ -17,11 +17,14 @@ _ADVICE = (
 
 def main() -> None:
     """Runs the command line, or exits with status 2 and one line if the package is not ours alone."""
-    if clash():
-        print(_ADVICE, file=sys.stderr)
-        sys.exit(2)
-    from graphlint.cli import main as run
-
+    try:
+        if clash():
+            print(_ADVICE, file=sys.stderr)
+            sys.exit(2)
+        from graphlint.cli import main as run
+    except KeyboardInterrupt:
+        print("graphlint: interrupted", file=sys.stderr)
+        sys.exit(130)
     run()
 
 

@@ -193,6 +193,15 @@ def _site_packages(config: Config, bounds: Sequence[tuple[Path, bool]]) -> list[
     return [found] if found is not None else []
 
 
+def missing_packages(config: Config) -> str | None:
+    """One line if the configured interpreter or environment has no packages that could be read."""
+    from graphlint.program.environment import find_site_packages
+
+    if config.python is None or find_site_packages(str(config.resolve(config.python)), config.root, {}) is not None:
+        return None
+    return f"`python`: no installed packages found in {config.resolve(config.python)}"
+
+
 def _flat(folder: Path) -> list[Path]:
     try:
         return [p for p in folder.iterdir() if p.suffix in SUFFIXES and p.is_file()]

@@ -46,7 +46,10 @@ class Search:
         if jobs > 1 and len(self.paths) > _FEW and sys.executable:
             try:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                    [sys.executable, "-I", "-S", __file__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,  # Ctrl-C reaches it, too
                 )
                 assert self.process.stdin is not None
                 self.process.stdin.write(b"\0".join(os.fsencode(path) for path in self.paths))

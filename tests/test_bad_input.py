@@ -130,6 +130,14 @@ def test_links_to_nowhere_and_in_circles(tmp_path: Path) -> None:
     assert goods(report, tmp_path) == [GOOD]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(CAPTURE)
+    os.mkfifo(tmp_path / "pipe.py")
+    report = run(tmp_path)
+    assert lines(report, tmp_path) == {} and goods(report, tmp_path) == [GOOD]
+
+
 def test_a_file_that_vanishes_while_it_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import graphlint.scope as scope
 

@@ -78,6 +78,7 @@ def test_the_json_is_as_agreed(project: Path) -> None:
         (("missing.py",), 2),
         (("step.py", "--output-format", "yaml"), 2),
         (("step.py", "--torch-version", "new"), 2),
+        (("step.py", "--python", "nowhere"), 2),
         (("explain", "no such thing"), 2),
     ],
 )
@@ -237,6 +238,36 @@ def test_ctrl_c_is_130(project: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_in_a_terminal_reaches_helpers_too(tmp_path: Path) -> None:
+    """A terminal interrupts the whole process group: the helper that looks for syntax errors dies silently."""
+    body = "x = [" + "(1, 2), " * 20_000 + "]\n"
+    for number in range(400):
+        (tmp_path / f"m{number}.py").write_text(body)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "graphlint", "--jobs", "2", "--no-cache", "."],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(tmp_path),
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 30
+        tasks = Path(f"/proc/{process.pid}/task")
+        while sys.platform == "linux" and not any(p.read_text() for p in tasks.glob("*/children")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.3)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130 and "Traceback" not in said and "interrupted" in said
+
+
+def test_packages_that_are_not_there_are_said(project: Path) -> None:
+    run = graphlint("step.py", *OWN, "--config", "python='gone'", cwd=project)
+    assert run.returncode == 1 and "warning: `python`: no installed packages found in" in run.stderr
 
 
 def test_a_crash_is_2_and_asks_for_a_report(project: Path) -> None:

@@ -314,7 +314,7 @@ def groups(paths: Sequence[Path], options: Mapping[str, Any]) -> list[Group]:
     Raises:
         ConfigError: a configuration cannot be used.
     """
-    from graphlint.scope import marked_root
+    from graphlint.scope import marked_root, missing_packages
 
     files = [text for text in options["configs"] if "=" not in text or os.path.exists(text)]
     pairs = [text for text in options["configs"] if text not in files]
@@ -341,6 +341,10 @@ def groups(paths: Sequence[Path], options: Mapping[str, Any]) -> list[Group]:
                 from dataclasses import replace
 
                 config = replace(config, root=marked_root(start) or Path.cwd())
+            if (problem := missing_packages(config)) is not None:
+                if overrides["python"]:
+                    raise ConfigError(problem)
+                say(f"warning: {problem}; calls of installed packages are not followed")
             found[config.file] = Group(config)
         found[config.file].paths.append(path)
     return list(found.values())

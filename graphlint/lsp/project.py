@@ -22,7 +22,7 @@ from graphlint.interp import analyse
 from graphlint.lsp.memory import Memory
 from graphlint.program.warm import Cancelled, Stamp, Warm, WarmProgram
 from graphlint.registry import Registry, RuleError, load_rules
-from graphlint.scope import Scope, find_scope, marked_root
+from graphlint.scope import Scope, find_scope, marked_root, missing_packages
 from graphlint.selection import select
 from graphlint.source import Source, SourceError
 from graphlint.syntax import suspects
@@ -116,7 +116,8 @@ class Project:
                 return
             config, registry = Config(root=self.root), load_rules()
         else:
-            self.problem = None
+            problem = missing_packages(config)
+            self.problem = problem and f"{problem}; calls of installed packages are not followed"
         self.config, self.registry = config, registry
         self._memory = Memory(registry.rules)
         self._scope = None

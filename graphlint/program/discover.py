@@ -103,7 +103,7 @@ def _walk(
             if is_folder:
                 if entry.name in _NEVER or os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                     continue
-            elif not entry.name.endswith(suffixes):
+            elif not entry.name.endswith(suffixes) or _blocks(entry):
                 continue
             if excluded.says(entry.path, is_folder) or _ignored(entry.path, is_folder, ignores):
                 continue
@@ -111,6 +111,11 @@ def _walk(
                 stack.append((entry.path, ignores))
             else:
                 yield entry.path
+
+
+def _blocks(entry: os.DirEntry[str]) -> bool:
+    """Whether it is neither file nor link: a named pipe would be waited for without end."""
+    return not (entry.is_file() or entry.is_symlink())
 
 
 def _ignored(path: str, folder: bool, ignores: Sequence[_Ignore]) -> bool:
