@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +124,37 @@ def assigned(path: str, name: str) -> list[str]:
         return []
     codes = (_slice(found.source, s.span) for s in found.statements)
     return [code.partition("=")[2].strip() for code in codes if code.partition("=")[0].strip() == name]
+
+
+def torch_name(path: str) -> str | None:
+    """What a file calls `torch`, None if it does not import it."""
+    found = _text(path)
+    for each in found.statements if found is not None else ():
+        code = _slice(found.source, each.span) if found is not None else ""
+        for part in code.removeprefix("import ").split(",") if code.startswith("import ") else ():
+            package, _, alias = (word.strip() for word in part.partition(" as "))
+            if package == "torch" or (package.startswith("torch.") and not alias):
+                return alias or "torch"
+    return None
+
+
+def unused(path: str, name: str) -> str:
+    """`name`, or it with a number behind, such that the file does not use it."""
+    import re
+
+    found = _text(path)
+    used = set(re.findall(r"\w+", found.source.text)) if found is not None else set()
+    return next(word for word in (name, *(f"{name}{n}" for n in range(2, len(used) + 3))) if word not in used)
+
+
+def fork_and_join(path: str) -> tuple[tuple[str, str, str], str] | None:
+    """Lines that open a block on a side stream of their own, and the one that joins it; None without torch."""
+    torch, side = torch_name(path), unused(path, "side")
+    if torch is None:
+        return None
+    current = f"{torch}.cuda.current_stream()"
+    opened = f"{side} = {torch}.cuda.Stream()", f"{side}.wait_stream({current})", f"with {torch}.cuda.stream({side}):"
+    return opened, f"{current}.wait_stream({side})"
 
 
 def _slice(source: Source, span: Span) -> str:
@@ -320,6 +351,25 @@ def argument(at: Location, name: str, value: str) -> Edit | None:
     return Edit(at.path, _inside(at, before.end, before.end), f"{comma}{name}={value}")
 
 
+#: What makes a tensor from nothing, or from Python data, and takes the device.
+_FACTORIES = (
+    "arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm",
+    "scalar_tensor", "tensor", "zeros",
+)  # fmt: skip
+
+
+def made_on(at: Location, device: str) -> Edit | None:
+    """The call at `at`, which makes a tensor on the CPU, makes it on `device`; None if it gives a device already."""
+    import libcst
+
+    node = expression(at)
+    if not isinstance(node, libcst.Call) or code(node.func).rpartition(".")[2] not in _FACTORIES:
+        return None
+    if any(a.keyword is not None and a.keyword.value in ("device", "out", "pin_memory") for a in node.args):
+        return None
+    return argument(at, "device", device)
+
+
 def without_argument(at: Location, name: str) -> Edit | None:
     """The call at `at` loses `name=...`, with its comma; None if it does not give it."""
     tokens = _call_tokens(text(at))
@@ -338,7 +388,7 @@ def without_argument(at: Location, name: str) -> Edit | None:
 def before(at: Location, *lines: str) -> Edit | None:
     """Statements in front of the one at `at`, with its indentation; further indentation is relative to it."""
     found = statement(at)
-    if found is None or found.indent.strip():
+    if found is None or found.indent.strip() or _has_long_text("\n".join(lines)):
         return None
     new = "".join(f"{found.indent}{line}\n" if line else "\n" for line in lines)
     line = found.span.line
@@ -387,6 +437,84 @@ def delete(at: Location) -> Edit | None:
     return Edit(at.path, Span(found.span.line, 1, found.span.end_line + 1, 1), "")
 
 
+def move(at: Location, to: Location) -> tuple[Edit | None, Edit | None]:
+    """The simple statement around `at` goes in front of the one at `to`, with the comment behind it."""
+    moved = lines(at)
+    return delete(at), before(to, *moved) if moved else None
+
+
+def lines(at: Location) -> list[str]:
+    """The simple statement around `at` without its indentation, with the comment behind it; empty if it has none."""
+    import textwrap
+
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None or found.compound:
+        return []
+    whole = source.source.lines[found.span.line - 1 : found.span.end_line]
+    rest = whole[-1][found.span.end_column - 1 :].strip()
+    alone = not whole[0][: found.span.column - 1].strip() and (not rest or rest.startswith("#"))
+    if len(whole) > 1 and (not alone or _has_long_text("\n".join(whole))):
+        return []
+    return textwrap.dedent("\n".join(whole)).rstrip().split("\n") if alone else [_slice(source.source, found.span)]
+
+
+def first_inside(at: Location) -> Location | None:
+    """The first statement of the body below the header around `at`."""
+    found, block, source = statement(at), body(at), _text(at.path)
+    if found is None or block is None or source is None:
+        return None
+    return Location(at.path, source.statements[source.statements.index(found) + 1].span)
+
+
+def mentions(path: str, pattern: str) -> list[Location]:
+    """The statements of a file in which a regular expression is found, in order."""
+    import re
+
+    found = _text(path)
+    if found is None:
+        return []
+    matches = (s.span for s in found.statements if re.search(pattern, _slice(found.source, s.span)))
+    return [Location(path, span) for span in matches]
+
+
+def names(at: Location) -> list[tuple[Location, str]]:
+    """Every name in whole lines that is read or bound: no attribute, no keyword of a call."""
+    source = _text(at.path)
+    if source is None:
+        return []
+    rows = source.source.lines[at.span.line - 1 : at.span.end_line]
+    margin = len(rows[0]) - len(rows[0].lstrip()) if rows else 0
+    found: list[tuple[Location, str]] = []
+    tokens = _tokens("\n".join(rows))
+    for before_, token, after_ in zip([None, *tokens[:-1]], tokens, [*tokens[1:], None], strict=True):
+        if token.type != tokenize.NAME or (before_ is not None and before_.string == "."):
+            continue
+        if after_ is not None and after_.string == "=" and before_ is not None and before_.string in ("(", ","):
+            continue
+        line, column = at.span.line + token.start[0] - 1, token.start[1] + margin + 1
+        place = Location(at.path, Span(line, column, line, column + len(token.string)))
+        if text(place) != token.string:
+            return []
+        found.append((place, token.string))
+    return found
+
+
+def headers(at: Location) -> list[Location]:
+    """The headers of the blocks around the statement at `at` in its function, innermost first."""
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None:
+        return []
+    around: list[Location] = []
+    width = len(found.indent.expandtabs())
+    for candidate in reversed(source.statements[: source.statements.index(found)]):
+        if candidate.compound and len(candidate.indent.expandtabs()) < width:
+            if _slice(source.source, candidate.span).startswith(("def ", "async def ", "class ")):
+                break
+            width = len(candidate.indent.expandtabs())
+            around.append(Location(at.path, candidate.span))
+    return around
+
+
 def fix(title: str, *edits: Edit | None, safe: bool) -> Fix | None:
     """A Fix of these edits, None if one of them could not be made."""
     made = [edit for edit in edits if edit is not None]
@@ -403,12 +531,56 @@ def _only_one(found: Statement, statements: list[Statement]) -> bool:
 
 
 def rewrite_block(at: Location, *lines: str) -> Edit | None:
-    """The header around `at` and its body become these statements."""
+    """The header around `at` and its body become these statements; comments are kept."""
     found, block = statement(at), body(at)
-    if found is None or block is None:
+    source = _text(at.path)
+    if found is None or block is None or source is None:
         return None
     span = Span(found.span.line, found.span.column, block[0].end_line, block[0].end_column)
-    return Edit(at.path, span, f"\n{found.indent}".join(lines))
+    notes = comments(source.source, span)
+    new = [*lines[:-1], f"{lines[-1]}  {notes[0]}"] if len(notes) == 1 else [*notes, *lines]
+    return Edit(at.path, span, f"\n{found.indent}".join(new))
+
+
+def wrap(at: Location, ahead: Sequence[str], behind: Sequence[str] = ()) -> Edit | None:
+    """The statement around `at`, with its body, moves into the block that the last line of `ahead` opens.
+
+    None for a loop with `else`, and where a text over several lines would change by its new indentation.
+    """
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None or found.indent.strip() or (found.compound and has_else(at)):
+        return None
+    block = body(at) if found.compound else None
+    if found.compound and block is None:
+        return None
+    first, last = found.span.line, block[0].end_line if block is not None else found.span.end_line
+    lines = source.source.lines[first - 1 : last]
+    if _has_long_text("\n".join(lines)):
+        return None
+    inside = [f"{found.indent}    {line[len(found.indent) :]}" if line.strip() else line for line in lines]
+    new = [*(found.indent + line for line in ahead), *inside, *(found.indent + line for line in behind)]
+    return Edit(at.path, Span(first, 1, last, len(lines[-1]) + 1), "\n".join(new))
+
+
+def comments(source: Source, span: Span) -> list[str]:
+    """The comments in these lines, in order."""
+    code = "\n".join(source.lines[span.line - 1 : span.end_line])
+    return [token.string for token in _tokens(code) if token.type == tokenize.COMMENT]
+
+
+def _has_long_text(code: str) -> bool:
+    """Whether a string goes on over a line end."""
+    return any(t.start[0] != t.end[0] for t in _tokens(code) if t.type not in (tokenize.NEWLINE, tokenize.NL))
+
+
+def _tokens(code: str) -> list[tokenize.TokenInfo]:
+    """The tokens of some lines, as far as they can be told."""
+    import textwrap
+
+    found: list[tokenize.TokenInfo] = []
+    with suppress(tokenize.TokenError, SyntaxError):
+        found += tokenize.generate_tokens(io.StringIO(textwrap.dedent(code) + "\n").readline)
+    return found
 
 
 def arguments(at: Location, values: Mapping[str, str]) -> Edit | None:

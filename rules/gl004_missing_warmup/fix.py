@@ -1,22 +1,50 @@
-"""The captured code runs once before, on a side stream."""
+"""The captured code runs once before, on a side stream; a warm-up on the default stream moves to one."""
 
 from __future__ import annotations
 
 from graphlint import edits
+from graphlint.fact import Op
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
+from graphlint.source import Location
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
-    block = edits.body(region.at)
-    if region.kind != "graph" or block is None or not any(w in problem.message for w in ("nothing ran", "never ran")):
+    if "default stream" in problem.message:
+        return _on_a_side_stream(problem, region)
+    block, side = edits.body(region.at), edits.fork_and_join(region.at.path)
+    if region.kind != "graph" or block is None or side is None:
         return None
-    made = edits.before(
-        region.at,
-        "side = torch.cuda.Stream()",
-        "side.wait_stream(torch.cuda.current_stream())",
-        "with torch.cuda.stream(side):",
-        *(f"    {line}" if line else "" for line in block[1]),
-        "torch.cuda.current_stream().wait_stream(side)",
-    )
+    inside = (f"    {line}" if line else "" for line in block[1])
+    made = edits.before(region.at, *side[0], *inside, side[1])
     return edits.fix("run the captured code once before, on a side stream", made, safe=False)
+
+
+def _on_a_side_stream(problem: Problem, region: Region) -> Fix | None:
+    """The loop that warms up, or the call that does, in the function that captures."""
+    place = next((n.at for n in problem.notes if n.message.startswith("warm-up backward")), None)
+    backward = next((f for f in region.before if isinstance(f, Op) and f.at == place and f.region is None), None)
+    if place is None or backward is None:
+        return None
+    at = place
+    if backward.function != region.function:
+        if len(backward.chain) <= region.depth:
+            return None
+        at = backward.chain[region.depth].at
+        if at.path != region.at.path:
+            return None
+    loops = [h for h in edits.headers(at) if edits.text(h).startswith(("for ", "while "))]
+    if not loops and at == place:
+        return None  # the forward stands on another line
+    whole = loops[-1] if loops else at
+    side = edits.fork_and_join(region.at.path)
+    if side is None or not _ends_before(whole, region.at):
+        return None
+    made = edits.wrap(whole, side[0], side[1:])
+    return edits.fix("warm up on a side stream", made, safe=False)
+
+
+def _ends_before(at: Location, other: Location) -> bool:
+    block = edits.body(at)
+    end = block[0].end_line if block is not None else at.span.end_line
+    return at.path == other.path and end < other.span.line
