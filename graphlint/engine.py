@@ -23,6 +23,7 @@ from graphlint.finding import FileError, Finding
 from graphlint.registry import Registry, fixer, load_rules
 from graphlint.source import Location, Source, Span
 from graphlint.trail import Trail
+from graphlint.value import frozen
 
 if TYPE_CHECKING:
     from graphlint.notebooks import Notebook
@@ -211,7 +212,7 @@ def judge(
     """
     findings: dict[Finding, None] = {}
     errors: list[FileError] = []
-    with edits.reading(reader or Source.read):
+    with edits.reading(reader or Source.read), frozen():
         for region in regions:
             for rule in rules:
                 try:

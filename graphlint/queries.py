@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from graphlint.fact import CaptureBegin, Context, Enter, Fact, HostRead, Index, Op, Operator, Return, Write
 from graphlint.knowledge.capture_api import GRAPH_CLASSES
 from graphlint.region import Region
-from graphlint.value import Instance, Storage, Tensor, Value, options, tensors
+from graphlint.value import Const, Host, Instance, Storage, Tensor, Unknown, Value, once, options, parts, tensors
 
 STREAM_BLOCKS = frozenset({
     "torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.Stream", "torch.Stream", "torch.cuda.ExternalStream",
@@ -23,6 +23,9 @@ AUTOCAST_BLOCKS = frozenset({
     "torch.cuda.amp.autocast_mode.autocast",
 })  # fmt: skip
 _WAITS = ("synchronize",)
+#: Values that hold no others.
+_PLAIN = frozenset({Const, Host, Tensor, Unknown})
+_EMPTY = _PLAIN - {Tensor}
 
 
 def graphs(value: Value | None) -> list[Instance]:
@@ -34,25 +37,20 @@ def graphs(value: Value | None) -> list[Instance]:
 
 def held_graphs(value: Value | None, depth: int = 3) -> list[Instance]:
     """The CUDA graph objects in `value`: itself, and those in containers and attributes, `depth` levels down."""
-    from graphlint.value import Mapping, Sequence
+    if value is None or depth < 0 or type(value) in _PLAIN:
+        return []
+    return list(once("graphs", value, depth, _held_graphs))
 
-    found: list[Instance] = []
-    if value is None or depth < 0:
-        return found
+
+def _held_graphs(value: Value, depth: int) -> list[Instance]:
+    found: dict[int, Instance] = {}
     for option in options(value):
-        inner: Iterable[Value] = ()
-        if isinstance(option, Instance):
-            if option.external in GRAPH_CLASSES or option.external == "graphed-callable":
-                found.append(option)
-            else:
-                inner = list(option.attrs.values())
-        elif isinstance(option, Sequence):
-            inner = [*option.items, *([option.rest] if option.rest is not None else [])]
-        elif isinstance(option, Mapping):
-            inner = [*option.items.values(), *([option.rest] if option.rest is not None else [])]
-        for item in inner:
-            found += [g for g in held_graphs(item, depth - 1) if not any(g is f for f in found)]
-    return found
+        if isinstance(option, Instance) and (option.external in GRAPH_CLASSES or option.external == "graphed-callable"):
+            found[option.id] = option
+        else:
+            for item in parts(option):
+                found.update((g.id, g) for g in held_graphs(item, depth - 1))
+    return list(found.values())
 
 
 def begin_fact(region: Region) -> CaptureBegin | None:
@@ -112,12 +110,14 @@ def waits(fact: Fact) -> bool:
 
 def storages(value: Value | None, depth: int = 3) -> set[Storage]:
     """The memory behind all tensors in `value`."""
-    return {t.storage for t in tensors(value, depth)} if value is not None else set()
+    if value is None or type(value) in _EMPTY:
+        return set()
+    return {t.storage for t in tensors(value, depth)}
 
 
 def static_outputs(region: Region, value: Value | None, depth: int = 3) -> list[Tensor]:
     """Tensors in `value` that every replay of `region` overwrites."""
-    if value is None:
+    if value is None or type(value) in _EMPTY:
         return []
     return [
         t

@@ -12,8 +12,11 @@ Glossary:
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from threading import get_ident
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from graphlint.region import Region
@@ -229,26 +232,69 @@ def _same(a: Value, b: Value) -> bool:
 
 def tensors(value: Value, depth: int = 4) -> list[Tensor]:
     """All tensors in `value`: itself, and those in unions, sequences, mappings and attributes, `depth` levels down."""
+    kind = type(value)
+    if depth < 0 or (kind is not Tensor and kind not in _HOLDERS):
+        return []
+    if kind is Tensor:
+        return [value]  # type: ignore[list-item]
+    return list(once("tensors", value, depth, _tensors))
+
+
+def _tensors(value: Value, depth: int) -> list[Tensor]:
     found: list[Tensor] = []
     _collect(value, depth, found, set())
     return found
 
 
 def _collect(value: Value, depth: int, found: list[Tensor], seen: set[int]) -> None:
-    if id(value) in seen or depth < 0:
+    kind = type(value)
+    if depth < 0 or (kind is not Tensor and kind not in _HOLDERS) or id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Tensor):
-        found.append(value)
-    elif isinstance(value, Union):
+    if kind is Tensor:
+        found.append(value)  # type: ignore[arg-type]
+        return
+    if isinstance(value, Union):
         for option in value.options:
             _collect(option, depth, found, seen)
-    elif isinstance(value, Sequence):
-        for item in [*value.items, *([value.rest] if value.rest is not None else [])]:
-            _collect(item, depth - 1, found, seen)
-    elif isinstance(value, Mapping):
-        for item in [*value.items.values(), *([value.rest] if value.rest is not None else [])]:
-            _collect(item, depth - 1, found, seen)
-    elif isinstance(value, Instance):
-        for item in list(value.attrs.values()):
-            _collect(item, depth - 1, found, seen)
+        return
+    for item in parts(value):
+        _collect(item, depth - 1, found, seen)
+
+
+def parts(value: Value) -> list[Value]:
+    """What a container or an object holds directly."""
+    if isinstance(value, Sequence):
+        return [*value.items, value.rest] if value.rest is not None else list(value.items)
+    if isinstance(value, Mapping):
+        held = list(value.items.values())
+        return [*held, value.rest] if value.rest is not None else held
+    return list(value.attrs.values()) if isinstance(value, Instance) else []
+
+
+_HOLDERS = frozenset({Union, Sequence, Mapping, Instance})
+T = TypeVar("T")
+_Answers: TypeAlias = "dict[tuple[str, int, int], tuple[Value, object]]"
+#: Of each thread in which values no longer change, what was answered about them.
+_frozen: dict[int, _Answers] = {}
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Inside, no value changes any more (in this thread), so that `once` need not answer twice."""
+    _frozen[get_ident()] = {}
+    try:
+        yield
+    finally:
+        del _frozen[get_ident()]
+
+
+def once(question: str, value: Value, depth: int, answer: Callable[[Value, int], T]) -> T:
+    """`answer(value, depth)`, remembered where values are frozen: not to be changed by the caller."""
+    known = _frozen.get(get_ident())
+    if known is None:
+        return answer(value, depth)
+    key = (question, id(value), depth)
+    if key not in known:
+        known[key] = (value, answer(value, depth))  # the value too, so that nothing else gets its id
+    return known[key][1]  # type: ignore[return-value]

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from graphlint.config import Config
 from graphlint.fact import CaptureBegin
 from graphlint.interp import attributes, capture
+from graphlint.interp.effort import Way
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
@@ -23,12 +24,14 @@ from graphlint.source import SourceError, Span
 from graphlint.value import Const, Device, Instance, Unknown, Value, join
 
 #: A root that has not captured anything after so many ticks is given up; one that has may go on.
-EXPLORE_BUDGET = 12_000
+EXPLORE_BUDGET = 10_000
 ROOT_BUDGET = 40_000
 #: Beyond so many ticks in all, roots are kept short.
 PROJECT_BUDGET = 150_000
 HARNESS_BUDGET = 24_000
 MAX_METHODS = 30
+#: After so many roots from which a site was not captured, functions that lead to it by name are not tried.
+MAX_VAIN = 2
 _NOWHERE = Span(1, 1, 1, 1)
 #: Stands between an analysis and the run of a root: it may answer with the regions of an earlier, equal run.
 Memo: TypeAlias = "Callable[[Root, Callable[[], list[Region]]], list[Region]]"
@@ -65,6 +68,7 @@ class _Analyser:
         self.done: dict[Root, list[Region]] = {}
         self.left = PROJECT_BUDGET
         self.site_classes: dict[tuple[Path, str], list[str]] = {}
+        self.way = Way()
 
     def run(self, targets: Collection[str] | None = None) -> Analysis:
         more = (*self.config.capture_context_managers, *(w.name for w in self.config.capture_wrappers))
@@ -74,9 +78,12 @@ class _Analyser:
             if owner and isinstance(site.module.definition(owner), tree.Class):
                 self.site_classes.setdefault((site.module.path, owner), []).append(method)
         related = Related(self.program, targets) if targets is not None else None
-        for site in found:
-            if related is None or related.concerns(site, self.climber.roots(site)):
-                self._site(site)
+        wanted = [s for s in found if related is None or related.concerns(s, self.climber.roots(s))]
+        for site in wanted:
+            self.climber.roots(site)
+        self.way = Way((str(r.path), r.function) for r in self.climber.passed)
+        for site in wanted:
+            self._site(site)
         for root in self.config.capture_roots:
             self._configured(root)
         self.analysis.errors |= self.program.errors
@@ -84,7 +91,14 @@ class _Analyser:
 
     def _site(self, site: Site) -> None:
         roots = self.climber.roots(site)
-        seen = [r for root in roots[:-1] for r in self._root(root) if _covers(r, site)]
+        seen: list[Region] = []
+        vain = 0
+        for root in roots[:-1]:
+            if root.function and vain >= MAX_VAIN and not seen:
+                break
+            found = [r for r in self._root(root) if _covers(r, site)]
+            vain += not found
+            seen += found
         # A direct caller that no root led through is a root of its own: each application is a capture of its own.
         for caller in site.callers[:MAX_CALLERS]:
             if caller.function and not any(_leads_through(r, caller, self.program) for r in seen):
@@ -128,6 +142,8 @@ class _Analyser:
         explore = min(most, max(EXPLORE_BUDGET // 6, self.left // 5))
         machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 6, self.left // 4)))
         machine.path = str(root.path)
+        if not configured:
+            machine.way = self.way
         try:
             _Run(machine, module, self.site_classes, min(HARNESS_BUDGET, max(4_000, self.left // 6))).start(
                 root.function, configured
@@ -212,7 +228,7 @@ class _Run:
             scope.variables["__name__"] = Const("__main__")
             m.complete = True
             m.run_in(scope, self.module.body())
-            m.complete = False
+            m.complete, m.way = False, None
             self._uncalled()
             capture.never_entered(m)
             return
@@ -226,6 +242,7 @@ class _Run:
                 m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
         except BudgetSpent:
             m.budget = m.ticks
+        m.way = None
         m.budget = m.with_capture = m.ticks + self.harness
         self.ceiling = m.ticks + 2 * self.harness
         m.reset_control()

@@ -18,7 +18,7 @@ from graphlint.fact import (
     Unfollowed,
     Write,
 )
-from graphlint.interp import capture, contexts, externals
+from graphlint.interp import capture, contexts, effort, externals
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -154,7 +154,10 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     if outside is not None and outside in m.pure:
         return _renewed(m, m.pure[outside], span)
     start, ticks = len(m.life), m.ticks
-    result = _run(m, function, args, kwargs, span, None)
+    otherwise: Value = Unknown(function.name)
+    result = effort.spend(m, function, lambda: _run(m, function, args, kwargs, span, None), otherwise)
+    if result is otherwise:
+        return result
     if key is not None:
         m.memo[key] = result
     elif outside is not None and m.ticks - ticks >= WORTH_KEEPING and m.region is None and _is_pure(m.life[start:]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphlint.interp import effort
 from graphlint.interp.objects import ClassValue, FunctionValue, Scope
 from graphlint.knowledge.capture_api import is_kernel_decorator, is_uncapturing_decorator
 from graphlint.lower import tree
@@ -78,7 +79,10 @@ def _decorated(m: Machine, decorator: tree.Expr, value: Value, function: Functio
         return value
     if isinstance(made, Unknown):
         return value
-    result = m.call(made, (value,), {}, decorator.span, "decorator")
+    otherwise: Value = Unknown("decorator")
+    result = effort.rationed(
+        m, effort.DECORATOR, lambda: m.call(made, (value,), {}, decorator.span, "decorator"), otherwise
+    )
     return value if isinstance(result, Unknown) else result
 
 

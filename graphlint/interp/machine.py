@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphlint.fact import Bind, Context, ContextExit, Fact, Frame, Leave
-from graphlint.interp import calls, evaluate, execute, functions
+from graphlint.interp import calls, effort, evaluate, execute, functions
+from graphlint.interp.effort import Way
 from graphlint.interp.objects import BudgetSpent, ClassValue, FunctionValue, Scope
 from graphlint.lower import tree
 from graphlint.program.module import Module
@@ -84,6 +85,10 @@ class Machine:
         self.settings = settings
         self.budget = budget
         self.with_capture = with_capture
+        self.way: Way | None = None
+        """Set while a root looks for its capture."""
+        self.full_budget: int | None = None
+        """The budget around a rationed call."""
         self.ticks = 0
         self.life: list[Fact] = []
         self.regions: list[Region] = []
@@ -553,10 +558,8 @@ class Machine:
             return False
         cls = instance.cls
         found = self.names.class_attribute(self, cls, "__init__")
-        limit, depth = self.budget, len(self.stack)
-        self.budget = min(self.budget, self.ticks + ticks)
-        self.building += 1
-        try:
+
+        def initialise() -> None:
             with self.quiet():
                 self.path = str(cls.module.path)
                 if found is not None and isinstance(found[0], FunctionValue):
@@ -564,13 +567,12 @@ class Machine:
                 elif cls.dataclass:
                     # Nobody was seen to make it, so its defaults say nothing of what it holds.
                     calls._fields(self, cls, instance, (), {"*": Unknown()}, cls.node.span)
-        except BudgetSpent:
-            if self.ticks > limit:
-                raise
-            del self.stack[depth:]
+
+        self.building += 1
+        try:
+            effort.rationed(self, ticks, initialise, None)
         finally:
             self.building -= 1
-            self.budget = limit
         return True
 
     def set_external(self, target: External, name: str, value: Value, span: Span) -> None:

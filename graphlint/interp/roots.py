@@ -64,9 +64,11 @@ _COMMON_NAMES = frozenset(
     ]
 )
 _SITE = re.compile(
-    r"\.graph\s*\(|(?<!def )\bgraph\s*\(|capture_begin|make_graphed_callables|accelerator\.Graph|capture_to_graph"
-    r"|CudaGraphModule|(?:cuda|xpu|npu|module)\.graph\b(?!\w|\.)"
+    r"(?P<receiver>[\w.\]\)]*)\.graph\s*\(|(?<!def )\bgraph\s*\((?!s\))|capture_begin|make_graphed_callables"
+    r"|accelerator\.Graph|capture_to_graph|CudaGraphModule|(?:cuda|xpu|npu|module)\.graph\b(?!\w|\.)"
 )
+#: Names under which a device's module goes: `device_module.graph(...)` may capture, `networkx.graph(...)` does not.
+_DEVICE_MODULE = re.compile(r"cuda|xpu|npu|musa|mlu|hpu|sdaa|supa|gpu|torch|graphs|module|device|backend|accel|\bdev")
 #: torch.compile's own words stand in help texts and tables, too: they count where something is set or compiled.
 _COMPILED = re.compile(
     r"""(?:mode|compile|=).*["'](?:reduce-overhead|max-autotune)["']|["'](?:reduce-overhead|max-autotune)["'].*compile"""
@@ -112,10 +114,35 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
         serves = "vllm" in module.source.text and _ENGINE_WORDS.search(module.source.text) is not None
         for number, line in enumerate(module.source.lines, 1):
             named = pattern.search(line) or (compiles and _COMPILED.search(line)) or (serves and _ENGINE.search(line))
-            if named and not line.lstrip().startswith(("#", "import ", "from ")):
+            if named and not _only_words(module, number, line) and not _other_graph(module, named):
                 found.setdefault(_owner(module, number), []).append(number)
         for function, lines in found.items():
             yield Site(module, function, lines)
+
+
+def _only_words(module: Module, number: int, line: str) -> bool:
+    """True where a capture is spoken of, imported or defined under its own name, not begun."""
+    return line.lstrip().startswith(("#", "import ", "from ", "def ")) or module.in_docstring(number)
+
+
+def _other_graph(module: Module, named: re.Match[str]) -> bool:
+    """True for `receiver.graph(...)` of something that is no device's module: a loss, dgl, networkx."""
+    receiver = named.groupdict().get("receiver") or ""
+    last = receiver.rpartition(".")[2]
+    if not receiver or _DEVICE_MODULE.search(last):
+        return False
+    if "." in receiver:
+        return True
+    imported = [b for b in module.origins(receiver) if isinstance(b, (tree.Import, tree.ImportFrom))]
+    own = any(isinstance(b, tree.ImportFrom) and b.level for b in imported)
+    return bool(imported) and not own and not any("torch" in _source(b, receiver) for b in imported)
+
+
+def _source(statement: tree.Import | tree.ImportFrom, name: str) -> str:
+    """Where an import takes `name` from."""
+    if isinstance(statement, tree.ImportFrom):
+        return statement.module
+    return next((dotted for dotted, alias in statement.names if name in (alias, dotted.partition(".")[0])), "")
 
 
 def _owner(module: Module, line: int) -> str:
@@ -125,13 +152,7 @@ def _owner(module: Module, line: int) -> str:
     for definition in outermost_first:
         if isinstance(definition, tree.Function):
             return definition.qualname
-        if _only_decorates(definition, line):
-            return definition.qualname
     return outermost_first[-1].qualname if outermost_first else ""
-
-
-def _only_decorates(definition: tree.Class, line: int) -> bool:
-    return False
 
 
 def is_script(module: Module) -> bool:
@@ -145,12 +166,24 @@ class Climber:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.hits: dict[str, tuple[Path, ...]] = {}
+        self.passed: set[Root] = set()
+        """Everything between a site and its roots, both included."""
+        self.called_by: dict[Root, list[Root]] = {}
+        self.found: dict[Root, list[Root]] = {}
 
     def roots(self, site: Site) -> list[Root]:
         """The outermost code that leads to `site`, best first, and the site itself last."""
         start = Root(site.module.path, site.function)
-        if site.function == "":
-            return [start, *self._importers(site.module)]
+        if start not in self.found:
+            self.found[start] = self._climb(start)
+        if site.function:
+            site.callers = self.callers(start)
+        return self.found[start]
+
+    def _climb(self, start: Root) -> list[Root]:
+        self.passed.add(start)
+        if not start.function:
+            return [start]
         seen = {start}
         frontier, tops = [start], []
         for _ in range(MAX_CLIMB):
@@ -159,8 +192,6 @@ class Climber:
                 known = self.callers(root)
                 if not known and root is not start:
                     tops.append(root)
-                if root is start:
-                    site.callers = known
                 callers = [c for c in known if c not in seen]
                 seen.update(callers)
                 following += callers
@@ -173,15 +204,19 @@ class Climber:
             if not frontier or len(seen) > 24:
                 break
         tops += frontier
+        self.passed |= seen
         ordered = sorted(
             set(tops), key=lambda r: (r.function != "", r.path != start.path, _is_test(r.path), str(r.path), r.function)
         )
         return [*ordered[:MAX_ROOTS], start]
 
-    def _importers(self, module: Module) -> list[Root]:
-        return []
-
     def callers(self, root: Root) -> list[Root]:
+        """The definitions that call `root`, or make an object of its class, by name."""
+        if root not in self.called_by:
+            self.called_by[root] = self._callers(root)
+        return self.called_by[root]
+
+    def _callers(self, root: Root) -> list[Root]:
         parts = root.function.split(".")
         module = self.program.module(root.path)
         names = [parts[-1]] if parts[-1] not in _COMMON_NAMES else []

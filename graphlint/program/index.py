@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -69,11 +70,13 @@ class Item:
 
 @dataclass(slots=True)
 class Index:
-    """`entries` are in source order; `exported` is `__all__` if it is a literal."""
+    """`entries` are in source order; `exported` is `__all__` if it is a literal; `docs` are the lines of strings that
+    stand alone, such as docstrings."""
 
     items: tuple[Item, ...]
     entries: tuple[Entry, ...]
     exported: tuple[str, ...] | None
+    docs: tuple[tuple[int, int], ...] = ()
 
 
 def parse(source: Source) -> ast.Module:
@@ -97,7 +100,7 @@ def build(source: Source, module: ast.Module) -> Index:
     builder = _Builder(source)
     items = tuple(builder.items(module.body, None))
     entries = sorted(builder.entries, key=lambda entry: entry.lines[0])
-    return Index(items, tuple(entries), _exported(module))
+    return Index(items, tuple(entries), _exported(module), tuple(builder.docs))
 
 
 def flat(items: Iterable[Item]) -> Iterator[Item]:
@@ -111,8 +114,9 @@ class _Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.entries: list[Entry] = []
+        self.docs: list[tuple[int, int]] = []
         self.ascii = source.text.isascii()
-        self.yields = "yield" in source.text
+        self.yields = [n for n, line in enumerate(source.lines, 1) if "yield" in line] if "yield" in source.text else []
 
     # ---------------------------------------------------------------------------------------- positions
 
@@ -184,6 +188,9 @@ class _Builder:
             item.kind, item.binds = "assign", tuple(_targets([node.target]))
         elif type(node).__name__ == "TypeAlias":
             item.kind, item.binds = "assign", (node.name.id,)  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Expr):
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                self.docs.append((line, last))
         else:
             self.compound(node, parent, item)
         return item
@@ -239,7 +246,7 @@ class _Builder:
             inline,
             parent,
             is_async=isinstance(node, ast.AsyncFunctionDef),
-            is_generator=self.yields and not is_class and _yields(node),
+            is_generator=not is_class and self.yields_in(first, last) and _yields(node),
             decorators=tuple([dotted(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]),
         )
         self.entries.append(entry)
@@ -247,6 +254,10 @@ class _Builder:
         if is_class:
             entry.items = tuple(items)
         return entry
+
+    def yields_in(self, first: int, last: int) -> bool:
+        position = bisect_left(self.yields, first)
+        return position < len(self.yields) and self.yields[position] <= last
 
 
 def dotted(node: ast.expr) -> str:

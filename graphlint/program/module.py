@@ -58,6 +58,10 @@ class Module:
         entry_ = self._named.get(qualname)
         return None if entry_ is None else self._stub(entry_)
 
+    def in_docstring(self, line: int) -> bool:
+        """True for a line of a string that stands alone."""
+        return any(first <= line <= last for first, last in self._index.docs)
+
     def enclosing(self, line: int) -> tree.Function | tree.Class | None:
         """The innermost definition whose lines, decorators included, contain `line`."""
         entry = self._enclosing(line)

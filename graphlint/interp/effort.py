@@ -1,0 +1,91 @@
+"""How much work a call may cost while a root is still looking for its capture.
+
+Most of what a program does before it captures (reading a configuration, loading a tokenizer) tells nothing about the
+capture. So a call that does not lie on the way from a root to a capture site, as far as names tell, may only cost so
+much; what it returns beyond that is unknown. Once a capture has begun, and inside it, nothing is rationed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from graphlint.interp.objects import BudgetSpent, FunctionValue
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: The part of the budget that a call beside the way may cost.
+BESIDE = 4
+#: What applying a decorator may cost: what returns something else than the function it got does so soon.
+DECORATOR = 400
+V = TypeVar("V")
+
+
+class Way:
+    """The functions between the roots and the capture sites, by file and qualified name.
+
+    What is nested in one of them, and the construction of an object one of whose methods is one, are on the way too.
+    """
+
+    def __init__(self, functions: Iterable[tuple[str, str]] = ()) -> None:
+        self.functions = set(functions)
+        self.makers = {(path, name.rpartition(".")[0] + ".__init__") for path, name in self.functions if "." in name}
+
+    def leads(self, function: FunctionValue) -> bool:
+        path, name = str(function.scope.module.path), function.name
+        if (path, name) in self.functions or (path, name) in self.makers:
+            return True
+        outer = name.rpartition(".")[0]
+        while outer:
+            if (path, outer) in self.functions:
+                return True
+            outer = outer.rpartition(".")[0]
+        return False
+
+
+def spend(m: Machine, function: FunctionValue, work: Callable[[], V], otherwise: V) -> V:
+    """Runs a call of `function` with as much effort as it deserves here."""
+    if m.way is None or m.regions:
+        return work()
+    leads = m.way.leads(function)
+    if m.full_budget is None:
+        return work() if leads else rationed(m, m.budget // BESIDE, work, otherwise, until_way=True)
+    if not leads:
+        return work()
+    # Called back from a call beside the way, such as a trainer's.
+    limit, full, begun = m.budget, m.full_budget, m.ticks
+    m.budget, m.full_budget = full, None
+    try:
+        return work()
+    finally:
+        m.full_budget = full
+        if not m.regions:
+            m.budget = min(full, limit + m.ticks - begun)
+
+
+def rationed(m: Machine, ticks: int, work: Callable[[], V], otherwise: V, until_way: bool = False) -> V:
+    """What `work` returns, or `otherwise` if it costs more than `ticks`: what it did until then stays done.
+
+    until_way: a call on the way, made inside, has the whole budget again.
+    """
+    full, outer = m.budget, m.full_budget
+    stack, chain, path = len(m.stack), m.chain, m.path
+    loops, contexts, conditions, journalling = m.loops, m.contexts, m.conditions, m.journalling
+    known, region = len(m.regions), m.region
+    m.budget = min(full, m.ticks + ticks)
+    m.full_budget = full if until_way else None
+    try:
+        return work()
+    except BudgetSpent:
+        if m.ticks > full or m.region is not region:
+            raise
+        del m.stack[stack:]
+        m.chain, m.path, m.loops, m.contexts, m.conditions = chain, path, loops, contexts, conditions
+        m.journalling = journalling
+        return otherwise
+    finally:
+        m.full_budget = outer
+        # A capture that began inside has raised the budget for good.
+        if len(m.regions) == known or m.building:
+            m.budget = full
