@@ -32,7 +32,11 @@ _CHECK_FORMATS = ("concise", "github", "gitlab", "jsonl", "junit", "rdjson", "sa
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to look at, too.")
 @click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds that one run may take.")
 @click.option("--torch-version", metavar="X.Y", help="Follow this torch version where versions differ (emulated).")
-@click.option("--fake/--no-fake", default=None, help="Tensors without values, for models that do not fit (emulated).")
+@click.option(
+    "--fake/--no-fake",
+    default=None,
+    help="Tensors without values, for models that do not fit (emulated).  [default: above 1 GiB of device memory]",
+)
 @click.option("--inputs", metavar="MODULE:CALLABLE", help="What makes the inputs of a callable.")
 @click.option(
     "--input", "shapes", multiple=True, metavar="SHAPE", help='An input of a callable, like "4x128 int64 cuda".'
@@ -71,7 +75,7 @@ def trace_command(**options: Any) -> int:
         backend,
         version=version or (2, 11),
         output_to=2 if to_stdout else None,
-        fake=bool(options["fake"]),
+        fake=options["fake"],
     )
     traced = trace(spec, options["timeout"], _progress())
     _write(traced, options, to_stdout)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphlint.runtime.process import Child
+from graphlint.runtime.process import run
 from graphlint.runtime.spec import Result, Spec
 from graphlint.runtime.target import Target
 
@@ -88,9 +88,9 @@ def score(program: Labelled, limit: float = 120.0) -> Score:
     """Runs a program, and once more past what a capture refused."""
     with tempfile.TemporaryFile() as sink:
         spec = Spec(Target(str(program.main)), output_to=sink.fileno(), errors_to=sink.fileno())
-        results: list[Result] = [Child(spec).result(limit)]
-        if results[0].refused and results[0].outcome not in ("crash", "hang"):
-            results.append(Child(replace(spec, survey=True, quiet=True)).result(limit))
+        results: list[Result] = [run(spec, limit)]
+        if results[0].refused and results[0].values and results[0].outcome not in ("crash", "hang"):
+            results.append(run(replace(spec, survey=True, quiet=True), limit))
         sink.seek(0)
         output = sink.read().decode(errors="replace")
     printed = re.findall(r"^OUTCOME:\s*([\w-]+)", output, re.M)

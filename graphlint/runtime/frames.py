@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
+from typing import NamedTuple
 
 _HERE = str(Path(__file__).resolve().parent)
 #: What lies outside these frames is graphlint's own start of the program.
@@ -18,8 +18,7 @@ _OUTERMOST = (str(Path(_HERE) / "target.py"), str(Path(_HERE) / "worker.py"))
 _STDLIB = tuple({p for key in ("stdlib", "platstdlib") if (p := sysconfig.get_paths().get(key))})
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """A line of the user's code that was running."""
 
     path: str
@@ -69,16 +68,31 @@ def user_frame() -> FrameType | None:
     return library
 
 
+_SKIPPED, _SITE, _OUTSIDE = range(3)
+#: By the code's id, for its hash goes through all that it holds; the code is kept, so that its id stays its own.
+_KINDS: dict[int, tuple[int, str, CodeType]] = {}
+
+
+def _kind(code: CodeType) -> tuple[int, str, CodeType]:
+    name = code.co_filename
+    kind = _OUTSIDE if name in _OUTERMOST else _SITE if is_user(name) or is_library(name) else _SKIPPED
+    known = _KINDS[id(code)] = kind, str(getattr(code, "co_qualname", code.co_name)), code
+    return known
+
+
 def user_sites(limit: int = 24) -> tuple[Site, ...]:
     """The user's frames and those of model libraries, innermost first."""
     sites: list[Site] = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and len(sites) < limit:
-        name = frame.f_code.co_filename
-        if name in _OUTERMOST:
+    while frame is not None:
+        code = frame.f_code
+        kind, name, _ = _KINDS.get(id(code)) or _kind(code)
+        if kind == _SITE:
+            sites.append(Site(code.co_filename, frame.f_lineno, name))
+            if len(sites) >= limit:
+                break
+        elif kind == _OUTSIDE:
             break
-        if is_user(name) or is_library(name):
-            sites.append(Site(name, frame.f_lineno, qualified(frame)))
         frame = frame.f_back
     return tuple(sites)
 

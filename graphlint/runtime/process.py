@@ -13,7 +13,7 @@ import traceback
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from graphlint.runtime.spec import Result, Spec
+from graphlint.runtime.spec import VALUES, Result, Spec
 
 
 class TimeLimit(BaseException):
@@ -78,7 +78,20 @@ def write(result: Result, path: Path) -> None:
 
 def run(spec: Spec, limit: float) -> Result:
     """Runs `spec` in a process of its own; after `limit` seconds it is stopped."""
-    return Child(spec).result(limit)
+    return finished(Child(spec), spec, limit)
+
+
+def finished(child: Child, spec: Spec, limit: float) -> Result:
+    """What a started program saw; one that is too large is run again without values."""
+    result = child.result(limit)
+    if result.outcome != "too-large":
+        return result
+    if not spec.quiet:
+        print(
+            f"graphlint: more than {VALUES >> 30} GiB on the device: once more, without values (--no-fake keeps them)",
+            file=sys.stderr,
+        )
+    return Child(replace(spec, fake=True)).result(limit)
 
 
 def _wait(child: int, limit: float) -> tuple[int, bool]:

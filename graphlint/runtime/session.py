@@ -12,7 +12,7 @@ from graphlint.config import Config, load
 from graphlint.engine import Report, check
 from graphlint.finding import Finding
 from graphlint.registry import Registry, load_rules
-from graphlint.runtime.process import Child
+from graphlint.runtime.process import Child, finished, run
 from graphlint.runtime.spec import Result, Spec
 from graphlint.runtime.verdict import Seen, join
 
@@ -68,15 +68,15 @@ def collect(
     else:
         child = Child(spec)
         static, registry = _lint(spec, config) if lint else (Report(), load_rules())
-        first = child.result(limit)
+        first = finished(child, spec, limit)
     results = [first]
     if spec.backend == "cuda" and spec.target.call is None:
         say("running emulated, for what a GPU does not tell")
-        results.append(Child(replace(spec, backend="emulate", quiet=True)).result(limit))
-    again = spec.backend == "emulate" or spec.target.call is None
+        results.append(run(replace(spec, backend="emulate", quiet=True), limit))
+    again = (spec.backend == "emulate" or spec.target.call is None) and results[-1].values
     if again and results[-1].refused and results[-1].outcome not in ("crash", "hang"):
         say("running once more, past what the capture refused")
-        results.append(Child(replace(spec, backend="emulate", survey=True, quiet=True)).result(limit))
+        results.append(run(replace(spec, backend="emulate", survey=True, quiet=True), limit))
     seen = list(dict.fromkeys(_seen(spec, results)))
     executed: dict[str, set[int]] = {}
     for result in results:
@@ -199,6 +199,7 @@ def as_json(traced: Traced, view: Any) -> dict[str, Any]:
             "outcome": traced.outcome,
             "detail": traced.detail,
             "exit": traced.first.exit,
+            "values": traced.first.values,
         },
     }
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from graphlint.runtime.target import Target
 
+#: A program with more device memory than this is emulated without values, unless it is told otherwise.
+VALUES = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -21,13 +24,14 @@ class Spec:
     """The file descriptor that the script's standard output goes to; None leaves it."""
     errors_to: int | None = None
     """The same for standard error."""
-    fake: bool = False
+    fake: bool | None = None
+    """Emulated tensors hold no values; None: from `VALUES` bytes of device memory on."""
 
 
 @dataclass(slots=True)
 class Result:
     """What one process saw. `outcome` is "ok", "capture-error", "wrong-result", "stale-result", "crash", "hang",
-    "memory" or "error"; `exit` is the script's own exit status."""
+    "memory" or "error" ("too-large": values do not fit, run it without); `exit` is the script's own exit status."""
 
     outcome: str = "ok"
     detail: str = ""
@@ -42,3 +46,5 @@ class Result:
     """Of each file, how many captured calls each line made."""
     strip: list[dict[str, Any]] = field(default_factory=list)
     refused: bool = False
+    values: bool = True
+    """Whether tensors had values."""

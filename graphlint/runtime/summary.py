@@ -74,6 +74,10 @@ def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
                 }
             )
     for region in regions.values():
-        if region["captured"] and region["error"] is not None:
+        if region["error"] is None or not region["captured"]:
+            continue
+        if getattr(machine, "fake", False):
+            region["captured"] = False  # such a run answers what a capture refuses, and goes on
+        else:
             region["error"] = None
     result.regions = list(regions.values())

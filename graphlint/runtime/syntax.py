@@ -31,6 +31,45 @@ MUTATORS = frozenset(
         "discard",
     ]
 )
+#: Methods of tensors, graphs and lists, and builtins, that give no place another tensor.
+_QUIET = frozenset(
+    [
+        "append",
+        "argmax",
+        "clone",
+        "copy_",
+        "detach",
+        "enumerate",
+        "expand",
+        "fill_",
+        "float",
+        "int",
+        "item",
+        "len",
+        "list",
+        "max",
+        "mean",
+        "min",
+        "norm",
+        "permute",
+        "print",
+        "range",
+        "replay",
+        "reshape",
+        "size",
+        "squeeze",
+        "str",
+        "sum",
+        "synchronize",
+        "transpose",
+        "tuple",
+        "unsqueeze",
+        "view",
+        "wait_stream",
+        "zero_",
+        "zip",
+    ]
+)
 KEEPERS = frozenset(["append", "extend", "insert", "add", "appendleft", "put", "put_nowait"])
 
 
@@ -73,6 +112,8 @@ class Statement:
     augmented: bool = False
     nonlocals: frozenset[str] = frozenset()
     branches: bool = False
+    quiet: bool = False
+    """Whether all that it calls leaves every place as it is."""
 
     @property
     def touches(self) -> bool:
@@ -108,6 +149,13 @@ def chain_of(node: Any) -> Chain | None:
             return Chain(node.id, tuple(reversed(steps)))
         else:
             return None
+
+
+def _is_quiet(call: ast.Call) -> bool:
+    name = call.func
+    if isinstance(name, ast.Attribute):
+        return name.attr in _QUIET or (isinstance(name.value, ast.Name) and name.value.id == "torch")
+    return isinstance(name, ast.Name) and name.id in _QUIET
 
 
 def _header(node: ast.stmt) -> list[ast.AST]:
@@ -231,6 +279,7 @@ class _Reader:
             outer,
             isinstance(node, (ast.If, ast.While, ast.Assert))
             or any(isinstance(n, (ast.IfExp, ast.BoolOp)) for root in roots for n in ast.walk(root)),
+            all(_is_quiet(call) for call in calls),
         )
         for line in range(first, last + 1):
             self.file.lines[line] = statement

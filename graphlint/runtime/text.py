@@ -44,6 +44,7 @@ def render(traced: Any, view: Any) -> str:
             out.append(f"    | {source}")
     counts = {v: sum(f.verdict == v for f in traced.findings) for v in ranks}
     backend = "emulated" if traced.spec.backend == "emulate" else traced.first.device
+    backend += "" if traced.first.values else ", without values"
     if out:
         out.append("")
     summed = ", ".join(f"{n} {v.replace('-', ' ')}" for v, n in counts.items() if n) or "no findings"

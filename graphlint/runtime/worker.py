@@ -12,10 +12,11 @@ import torch
 from graphlint.runtime import events, frames
 from graphlint.runtime.allowing import _ALLOWED, allowed
 from graphlint.runtime.emulate.install import emulated
+from graphlint.runtime.emulate.machine import TooLarge
 from graphlint.runtime.judge import noted, refused, whole
 from graphlint.runtime.judge.observation import Observation
 from graphlint.runtime.process import TimeLimit
-from graphlint.runtime.spec import Result, Spec
+from graphlint.runtime.spec import VALUES, Result, Spec
 from graphlint.runtime.summary import summarise
 from graphlint.runtime.target import TargetError
 from graphlint.runtime.watch.branches import Capturing, Reads
@@ -46,7 +47,7 @@ WATCHERS = (
 )
 
 #: Those that need no values.
-WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Modes, Captures, Reads, Keys)
+WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Keys)
 
 
 def work(spec: Spec) -> Result:
@@ -57,7 +58,10 @@ def work(spec: Spec) -> Result:
     torch.set_num_threads(1)
     # the tracer's own objects must not make the garbage collector run where the program alone would not
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
-    with emulated(spec.version, spec.survey, spec.fake) as machine:
+    gc.freeze()  # what is there now holds nothing of the program's: looking for holders of its tensors skips it
+    result.values = not spec.fake
+    with emulated(spec.version, spec.survey, bool(spec.fake)) as machine:
+        machine.most = VALUES if spec.fake is None else None
         journal = Journal(machine)
         journal.watchers = [kind(machine, journal) for kind in (WITHOUT_VALUES if spec.fake else WATCHERS)]
         with journal:
@@ -131,6 +135,8 @@ def run_target(spec: Spec, result: Result) -> None:
             print(error.code, file=sys.stderr)
     except TimeLimit:
         result.outcome, result.exit = "hang", 124
+    except TooLarge:
+        result.outcome, result.exit = "too-large", 1
     except TargetError as error:
         print(f"graphlint: {error}", file=sys.stderr)
         result.outcome, result.exit, result.detail = "error", 2, str(error)

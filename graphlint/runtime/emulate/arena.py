@@ -15,6 +15,7 @@ taken, a remainder stays free, neighbours merge. Free blocks belong to the strea
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -61,8 +62,22 @@ class Pool:
 
     id: PoolId
     users: int = 0
-    free: list[Block] = field(default_factory=list)
+    free: dict[tuple[int, bool], list[tuple[int, int, Block]]] = field(default_factory=dict)
+    """Of each stream and size class, the free blocks as (size, start, block), smallest first."""
     segments: list[Segment] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        insort(self.free.setdefault((block.stream, block.segment.small), []), (block.size, block.start, block))
+
+    def remove(self, block: Block) -> None:
+        blocks = self.free[block.stream, block.segment.small]
+        del blocks[bisect_left(blocks, (block.size, block.start))]
+
+    def fit(self, size: int, stream: int, small: bool) -> Block | None:
+        """Takes the smallest free block that holds `size` bytes."""
+        blocks = self.free.get((stream, small), [])
+        place = bisect_left(blocks, (size,))
+        return blocks.pop(place)[2] if place < len(blocks) else None
 
 
 class Arena:
@@ -104,26 +119,14 @@ class Arena:
         rounded = max(ROUND, -(-size // ROUND) * ROUND)
         owner = self.pools[pool]
         small = rounded <= SMALL
-        best: Block | None = None
-        for block in owner.free:
-            if (
-                block.stream == stream
-                and block.segment.small == small
-                and block.size >= rounded
-                and (best is None or (block.size, block.start) < (best.size, best.start))
-            ):
-                best = block
-        if best is None:
-            best = self._grow(rounded, small, stream, owner)
-        else:
-            owner.free.remove(best)
+        best = owner.fit(rounded, stream, small) or self._grow(rounded, small, stream, owner)
         rest = best.size - rounded
         if rest >= (ROUND if small else SMALL + 1):
             tail = Block(best.start + rounded, rest, best.segment, stream, before=best, after=best.after)
             if best.after is not None:
                 best.after.before = tail
             best.after, best.size = tail, rounded
-            owner.free.append(tail)
+            owner.add(tail)
         best.used, best.wanted = True, size
         self.used[best.start] = best
         self.allocated += best.size
@@ -166,7 +169,7 @@ class Arena:
         for near, first in ((block.before, True), (block.after, False)):
             if near is None or near.used:
                 continue
-            owner.free.remove(near)
+            owner.remove(near)
             if first:
                 block.start, block.before = near.start, near.before
                 if near.before is not None:
@@ -176,15 +179,15 @@ class Arena:
                 if near.after is not None:
                     near.after.before = block
             block.size += near.size
-        owner.free.append(block)
+        owner.add(block)
 
     def empty_cache(self) -> None:
         """Returns segments that are wholly free: those of eager memory and of pools that no graph uses any more."""
         for pool in list(self.pools.values()):
             if pool.id != EAGER and pool.users:
                 continue
-            for block in [b for b in pool.free if b.size == b.segment.size]:
-                pool.free.remove(block)
+            for block in [b for blocks in pool.free.values() for _, _, b in blocks if b.size == b.segment.size]:
+                pool.remove(block)
                 pool.segments.remove(block.segment)
                 self._returned.append((block.segment.start, block.segment.size))
                 self.reserved -= block.segment.size

@@ -111,11 +111,11 @@ class DeviceMode(TorchDispatchMode):
         if name in refusals.READS:
             machine.flush(line.clock)
             machine.check()
-            return func(*args, **kwargs)
+            return self._read(func, name, args, kwargs)
         if target == "cpu" or (name == "aten::copy_" and len(held) < len(given) and given and given[0] is not held[0]):
             return self._to_host(func, name, args, kwargs, held, line)
         changes = written(func, args, kwargs)
-        waits = bool(machine.pending) and capture is None and machine.behind_pending(line)
+        waits = bool(machine.pending) and capture is None and not machine.fake and machine.behind_pending(line)
         if (
             waits
             and len(held) < len(given)
@@ -123,7 +123,7 @@ class DeviceMode(TorchDispatchMode):
         ):
             machine.flush(line.clock)  # a copy from pageable memory makes the host wait
             waits = False
-        if capture is not None:
+        if capture is not None and not machine.fake:
             for t in changes:
                 if machine.holds(t):
                     capture.remember(t)
@@ -131,10 +131,8 @@ class DeviceMode(TorchDispatchMode):
         if waits:
             saved = [(t, bytes(_bytes(t))) for t in changes if machine.holds(t)]
         func, args, kwargs = rng.prepare(machine, func, name, args, kwargs)
-        with rng.state(machine, func, name, kwargs):
-            out = func(*args, **kwargs)
         fresh: set[int] = set()
-        out = self._place(out, given, fresh)
+        out = self._do(func, name, args, kwargs, given, fresh)
         count = machine.counts[line.id] = line.tick()
         if line.id == 0 and machine.capture is None and torch.is_grad_enabled() and any(t.requires_grad for t in held):
             sites = machine.forward_sites
@@ -147,17 +145,33 @@ class DeviceMode(TorchDispatchMode):
             machine.note("ran-outside", machine.capture.number, stream=line.id)
         if capture is not None:
             if fresh or changes:
-                capture.calls.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
+                capture.calls.append(self._record(func, args, kwargs, out, fresh, line, count))
             self._log(name, args, kwargs, held, changes, fresh, capture.number, line.id)
         elif waits and (fresh or changes):
             machine.pending.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
             for t, content in saved or ():
                 _restore(t, content)
         machine.arguments = args
+        made = [t for t in flat(out) if _storage_of(t).data_ptr() in fresh] if fresh else []
         for watcher in machine.on_call:
-            watcher(func, name, held, changes, [t for t in flat(out) if _storage_of(t).data_ptr() in fresh], line.id)
+            watcher(func, name, held, changes, made, line.id)
         machine.arguments = ()
         return out
+
+    def _do(self, func: Any, name: str, args: Any, kwargs: dict[str, Any], given: list[Tensor], fresh: set[int]) -> Any:
+        """Runs the call; what it makes lies on the device, and `fresh` gets its addresses."""
+        with rng.state(self.machine, func, name, kwargs):
+            out = func(*args, **kwargs)
+        return self._place(out, given, fresh)
+
+    def _read(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """What the host reads."""
+        return func(*args, **kwargs)
+
+    def _record(
+        self, func: Any, args: Any, kwargs: dict[str, Any], out: Any, fresh: set[int], line: Any, count: int
+    ) -> Any:
+        return Recorded(self.machine, func, args, kwargs, out, fresh, line, count)
 
     def _place(self, out: Any, given: list[Tensor], fresh: set[int]) -> Any:
         """Moves fresh outputs into device memory; `fresh` gets their addresses."""

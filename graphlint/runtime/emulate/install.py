@@ -21,7 +21,6 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate import autograd, compiled, cuda_api, factories, graph, machine, methods, rng
 from graphlint.runtime.emulate.dispatch import DeviceMode
 from graphlint.runtime.emulate.machine import Machine
-from graphlint.runtime.emulate.storages import use_fake
 from graphlint.runtime.emulate.streams import Event, Stream
 
 _MISSING = object()
@@ -213,22 +212,19 @@ def _apply(device: Machine, patches: Patches) -> None:
 
     @functools.wraps(bootstrap)
     def run(self: threading.Thread) -> None:
-        with DeviceMode(device):
+        with _mode(device):
             bootstrap(self)
 
     patches.set(threading.Thread, "run", run)
 
 
-def _modes(device: Machine) -> list[Any]:
-    """The dispatch modes that stand for the device, lowest first."""
+def _mode(device: Machine) -> DeviceMode:
     if not device.fake:
-        return [DeviceMode(device)]
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
+        return DeviceMode(device)
     from graphlint.runtime.emulate.fake import FakeDeviceMode, FakeMachine
 
     assert isinstance(device, FakeMachine)
-    return [FakeTensorMode(allow_non_fake_inputs=True), FakeDeviceMode(device)]
+    return FakeDeviceMode(device)
 
 
 @contextlib.contextmanager
@@ -243,7 +239,6 @@ def emulated(version: tuple[int, int] = (2, 11), survey: bool = False, fake: boo
     if fake:
         from graphlint.runtime.emulate.fake import FakeMachine
 
-        use_fake(True)
         device: Machine = FakeMachine(version)
     else:
         device = Machine(version, survey)
@@ -253,24 +248,12 @@ def emulated(version: tuple[int, int] = (2, 11), survey: bool = False, fake: boo
     patches = Patches()
     try:
         _apply(device, patches)
-        if fake:
-            from torch._subclasses.fake_tensor import FakeTensor
-
-            from graphlint.runtime.emulate import fake as without_values
-
-            assert isinstance(device, without_values.FakeMachine)
-            patches.set(torch.nn.Module, "_apply", without_values.apply)
-            for name, value in without_values.patches(device).items():
-                patches.set(FakeTensor, name, value)
-        with contextlib.ExitStack() as modes:
-            for mode in _modes(device):
-                modes.enter_context(mode)
+        with _mode(device):
             try:
                 yield device
             finally:
                 device.flush(None)
     finally:
         device.closing = True
-        use_fake(False)
         patches.undo()
         machine._CURRENT.remove(device)

@@ -35,6 +35,10 @@ _storage_of = storage_of
 MAX_EVENTS = 400_000
 
 
+class TooLarge(BaseException):
+    """The program holds more device memory than values are emulated for."""
+
+
 class Machine:
     """One emulated GPU. `version` is the torch version whose behaviour is followed."""
 
@@ -83,6 +87,8 @@ class Machine:
         self.arguments: Any = ()
         """Of the call that watchers are told of."""
         self.trace_births = True
+        self.most: int | None = None
+        """Bytes of device memory up to which values are emulated."""
         self.closing = False
         self.compiled_region: Any = None
         self.forward_sites: dict[int, events.Stack] = {}
@@ -256,8 +262,6 @@ class Machine:
 
     fake = False
     """Whether tensors have no values."""
-    inside_fake = False
-    """FakeTensorMode works, and must see the CPU device."""
 
     def allocate(self, size: int) -> Block:
         """A block for the work of the current stream, from the pool of its capture if it is in one."""
@@ -265,6 +269,8 @@ class Machine:
         pool: PoolId = line.capture.pool if line.capture is not None else EAGER
         if self.compiled_region is not None and line.capture is None:
             pool = self.compiled_region.pool(self) or pool
+        if self.most is not None and self.arena.allocated + size > self.most:
+            raise TooLarge
         try:
             return self.arena.allocate(size, line.id, pool)
         except OutOfMemory as error:

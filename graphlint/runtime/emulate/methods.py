@@ -63,7 +63,7 @@ def patches(machine: Machine) -> dict[str, Any]:
     holds = machine.holds
 
     def device(self: Tensor) -> torch.device:
-        return CUDA if not machine.inside_fake and holds(self) else _raw_device(self)
+        return CUDA if holds(self) else _raw_device(self)
 
     def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         copy = kwargs.pop("copy", False)
@@ -192,8 +192,8 @@ def patches(machine: Machine) -> dict[str, Any]:
 
     found: dict[str, Any] = {
         "device": property(device),
-        "is_cuda": property(lambda self: not machine.inside_fake and holds(self)),
-        "is_cpu": property(lambda self: (machine.inside_fake or not holds(self)) and _raw_device(self).type == "cpu"),
+        "is_cuda": property(holds),
+        "is_cpu": property(lambda self: not holds(self) and _raw_device(self).type == "cpu"),
         "get_device": lambda self: 0 if holds(self) else -1,
         "to": to,
         "cuda": cuda,

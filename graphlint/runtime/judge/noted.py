@@ -50,7 +50,8 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
         data = {**event.data, "at": event.at}
         for rule, at, evidence in _JUDGES[event.name](data, captures.get(event.graph or 0)):
             if at is not None:
-                yield Observation(rule, at, evidence, event.at, event.graph)
+                weak = bool(event.data.get("weak"))
+                yield Observation(rule, at, evidence, event.at, event.graph, weak=weak)
 
 
 @on("replayed-with-other-place")
@@ -175,6 +176,16 @@ def store(data: dict[str, Any], capture: Site | None) -> Found:
             data["site"],
             f"`{data['text']}` was changed in the capture, once{where}; replays do not change it",
         )
+
+
+@on("library-state-replaced")
+def replaced(data: dict[str, Any], capture: Site | None) -> Found:
+    yield (
+        "side-effect",
+        data["site"],
+        f"`{data['function']}` put another tensor in place of one that the graph reads, in the capture, once; "
+        "replays read the old one, whose memory is free",
+    )
 
 
 @on("state-born-in-capture")

@@ -75,7 +75,7 @@ class Capturing(Watcher):
         machine.listeners.append(self.noted)
 
     def noted(self, name: str, data: dict[str, Any], at: Any) -> None:
-        if name == "asked-capturing" and self.journal.stack:
+        if name == "asked-capturing" and self.journal.stack and at and frames.is_user(at[0].path):
             activation = self.journal.stack[-1]
             if "asked" not in activation.data:
                 activation.data["asked"] = (

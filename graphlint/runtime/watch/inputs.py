@@ -18,6 +18,8 @@ from graphlint.runtime.watch.journal import Journal, Watcher
 _FILLS = frozenset({"aten::fill_", "aten::zero_", "aten::masked_fill_"})
 #: Larger inputs are not followed element by element.
 MAX_ELEMENTS = 1 << 22
+#: The same for models that do not fit: what is refreshed at each step is small.
+MANY_WITHOUT_VALUES = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +39,8 @@ class Input:
     dirty: bool = False
     partial: frames.Site | None = None
     broadcast: frames.Site | None = None
+    refreshed: frames.Site | None = None
+    """The line that copied data into a part of it; `rows` is how many."""
     rows: int = 0
     first: bool = True
     """Whether the part that was refreshed begins where the buffer begins."""
@@ -75,13 +79,13 @@ class Inputs(Watcher):
         with off(), torch.no_grad():
             for call in graph.calls:
                 for ghost in call.sources:
-                    storage = _storage_of(ghost)
+                    storage = ghost.untyped_storage()
                     start = storage.data_ptr()
                     if start not in graph.inputs or start in self._states(graph):
                         continue
                     element = ghost.element_size()
                     count = storage.nbytes() // element if element else 0
-                    if count == 0 or count > MAX_ELEMENTS:
+                    if count == 0 or count > (MANY_WITHOUT_VALUES if machine.fake else MAX_ELEMENTS):
                         continue
                     known = watched.inputs.get(start)
                     if known is None:
@@ -104,10 +108,13 @@ class Inputs(Watcher):
         found = getattr(graph, "_states", None)
         if found is None:
             from graphlint.runtime.emulate.dispatch import written
+            from graphlint.runtime.emulate.fake import FakeCall
 
             found = set()
             for call in graph.calls:
-                if hasattr(call, "func"):
+                if isinstance(call, FakeCall):
+                    found |= call.writes
+                elif hasattr(call, "func"):
                     found |= {_storage_of(t).data_ptr() for t in written(call.func, call.args, call.kwargs)}
             graph._states = found
         return found
@@ -149,17 +156,20 @@ class Inputs(Watcher):
                             self.exact.add(site)
                         elif given.dim() > 0 and given.numel() < t.numel():
                             known.broadcast = site
-                if not whole and name not in ("aten::zero_",) and site is not None:
-                    rows = int(t.shape[0]) if t.dim() else 1
-                    if known.partial is None or name == "aten::copy_":
-                        known.partial, known.rows, known.first = site, rows, t.storage_offset() == 0
-                if site is not None and t.dim():
-                    before = self.widest.get((start, site), 0)
-                    known.wider = known.wider or before > int(t.shape[0])
-                    self.widest[start, site] = max(before, int(t.shape[0]))
+                partly = not whole and name != "aten::zero_" and site is not None
+                if partly and (known.partial is None or name == "aten::copy_"):
+                    known.partial = site
+                if site is not None and t.dim() and name not in _FILLS:
+                    rows, before = int(t.shape[0]), self.widest.get((start, site), 0)
+                    self.widest[start, site] = max(before, rows)
+                    if not whole and (known.refreshed is None or name == "aten::copy_"):
+                        known.refreshed, known.rows, known.first = site, rows, t.storage_offset() == 0
+                        known.wider = before > rows
 
     def _cut(self, watched: Watched, target: torch.Tensor, given: torch.Tensor, site: frames.Site) -> None:
         """A float copied into whole numbers loses its fraction, silently."""
+        if self.machine.fake:
+            return
         if given.is_floating_point() and not target.is_floating_point() and given.numel() <= MAX_ELEMENTS:
             with off(), torch.no_grad():
                 plain = self.machine.ghost(given) if self.machine.holds(given) else given.detach()
@@ -199,7 +209,7 @@ class Inputs(Watcher):
                 self._padding(graph, watched, known)
             known.covered.zero_()
             known.padded.zero_()
-            known.dirty, known.partial, known.wider = False, None, False
+            known.dirty, known.partial, known.refreshed, known.wider = False, None, None, False
 
     def _partial(self, graph: Any, watched: Watched, known: Input) -> None:
         """Only a part was refreshed: does the rest take part in the result?"""
@@ -207,19 +217,21 @@ class Inputs(Watcher):
             rest = known.read & ~known.covered
             missed = bool((known.covered & ~known.read).any()) and not bool((known.covered & known.read).any())
             stale = bool(rest.any())
-        site = known.partial
         if missed:
-            self.machine.note("write-misses-read", graph.number, site=site)
+            self.machine.note("write-misses-read", graph.number, site=known.partial)
             return
-        if not stale or not known.first or not known.wider or watched.tested >= 16 or self.machine.pending:
+        if known.refreshed is None or not known.first or not known.wider or not stale:
+            return
+        if watched.tested >= 16 or self.machine.pending:
             return
         watched.tested += 1
-        if self._matters(graph, known, rest):
-            self.machine.note("stale-tail", graph.number, site=site, rows=known.rows)
+        weak = self.machine.fake  # whether the rest matters is seen in values only
+        if weak or self._matters(graph, known, rest):
+            self.machine.note("stale-tail", graph.number, site=known.refreshed, rows=known.rows, weak=weak)
 
     def _padding(self, graph: Any, watched: Watched, known: Input) -> None:
         """Does it matter what stands in the padding?"""
-        if watched.tested >= 16 or self.machine.pending:
+        if watched.tested >= 16 or self.machine.pending or self.machine.fake:
             return
         watched.tested += 1
         with off(), torch.no_grad():

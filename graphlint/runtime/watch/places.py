@@ -9,6 +9,7 @@ statement that let go of it, or, where it went away with a function's locals, th
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import gc
 import sys
@@ -27,6 +28,8 @@ from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
 
 MAX_PLACES = 4000
+#: With more inputs than this, a model's own parameters are looked for in its modules only.
+MANY = 64
 #: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
 BUDGET = 20.0
 
@@ -41,6 +44,8 @@ class Place:
     address: int
     graph: int
     gradient: bool = False
+    group: str = ""
+    """`_parameters` or `_buffers`, for a member of a module."""
     changed: Change | None = None
 
 
@@ -88,6 +93,8 @@ class Known:
     inputs: set[int]
     made: set[int]
     written: set[int]
+    alive: set[int]
+    """Inputs whose memory is still theirs."""
     places: list[Place] = field(default_factory=list)
     locals: list[Local] = field(default_factory=list)
     ended: int = 0
@@ -165,6 +172,7 @@ class Places(Watcher):
             set(graph.inputs),
             set(graph.made),
             self._writes.pop(graph.number, set()),
+            {start for start in graph.inputs if start in self.machine.owners},
             ended=self.machine.order,
         )
         self.known[graph.number] = known
@@ -204,6 +212,8 @@ class Places(Watcher):
 
     def _find(self, known: Known, wanted: dict[int, tuple[Any, int]]) -> None:
         """The places that hold the tensors: one pass over all objects for each of three levels of owners."""
+        if len(wanted) > MANY:
+            wanted = self._members_of_modules(known, wanted)
         if not wanted:
             return
         skip = {id(wanted), *(id(v) for v in wanted.values())}
@@ -230,6 +240,25 @@ class Places(Watcher):
                 plain[id(holder)] = holder
         if plain:
             self._owners(known, plain, dicts)
+
+    def _members_of_modules(self, known: Known, wanted: dict[int, tuple[Any, int]]) -> dict[int, tuple[Any, int]]:
+        """The places of a model's own parameters and buffers; returns the tensors that are none. To ask the garbage
+        collector for the holders of n tensors takes n times a walk over all objects."""
+        found: set[int] = set()
+        for owner in gc.get_objects():
+            if torch.nn.Module not in type(owner).__mro__:
+                continue
+            own = vars(owner)
+            for group in ("_parameters", "_buffers"):
+                for name, value in list((own.get(group) or {}).items()):
+                    if id(value) in wanted and wanted[id(value)][0] is value:
+                        found.add(id(value))
+                        text = f"{type(owner).__name__}.{name}"
+                        steps = (("attr", group), ("item", name))
+                        place = _place(weakref.ref(owner), steps, text, wanted[id(value)][1], known.number)
+                        place.group = group
+                        known.places.append(place)
+        return {key: entry for key, entry in wanted.items() if key not in found}
 
     def _attributes(self, known: Known, owner: Any, wanted: dict[int, tuple[Any, int]]) -> None:
         """An object that keeps its attributes inline."""
@@ -298,9 +327,17 @@ class Places(Watcher):
         if not self.known or self.spent > BUDGET or not step.statement.touches:
             return
         begun = time.perf_counter()
-        site = step.site
+        site, statement = step.site, step.statement
+        bare = step.frame.f_code.co_name == "<module>" or bool(statement.nonlocals)
+        looks = (
+            not statement.quiet
+            or statement.stores
+            or (statement.names and bare)
+            or isinstance(statement.node, ast.Delete)
+        )
         for known in self.known.values():
-            self.look(known, site, step)
+            if looks:
+                self.look(known, site)
             for local in known.locals:
                 if local.changed is None and local.frame == id(step.frame) and local.name in step.statement.names:
                     value = step.frame.f_locals.get(local.name)
@@ -311,27 +348,27 @@ class Places(Watcher):
         for known in self.known.values():
             known.locals = [p for p in known.locals if p.frame != id(activation.frame)]
 
-    def look(self, known: Known, site: frames.Site | None, step: Step | None = None) -> None:
+    def look(self, known: Known, site: frames.Site | None) -> None:
         for place in known.places:
             root = place.root()
             if root is None:
                 continue
-            value = follow(root, place.steps)
+            group = place.group
+            value = root.__dict__[group].get(place.steps[1][1]) if group else follow(root, place.steps)
             self._compare(place, value, site)
 
     def _compare(self, place: Place | Local, value: Any, site: frames.Site | None) -> None:
         machine = self.machine
+        kind, address = "none", 0
         if isinstance(value, torch.Tensor):
-            kind = "tensor" if machine.holds(value) else "host"
-            address = _storage_of(value).data_ptr() if kind == "tensor" else 0
-        else:
-            kind, address = "none", 0
-        if address == place.address:
-            place.changed = None
-            return
+            address = _storage_of(value).data_ptr() if value.layout is torch.strided else 0
+            if address == place.address:
+                place.changed = None
+                return
+            kind, address = ("tensor", address) if machine.holds(value) else ("host", 0)
         if place.changed is not None and place.changed.kind == kind and place.changed.address == address:
             return
-        last = isinstance(place, Place) and place.steps[-1][0] in ("item", "key")
+        last = isinstance(place, Place) and not place.group and place.steps[-1][0] in ("item", "key")
         place.changed = Change(site, kind, address, machine.order, self._replays(place.graph), last)
 
     def _replays(self, number: int) -> int:
@@ -411,8 +448,9 @@ class Places(Watcher):
 
     def _freed(self, block: Block) -> None:
         for known in self.known.values():
-            if block.start not in known.inputs:
+            if block.start not in known.alive:
                 continue
+            known.alive.discard(block.start)
             graph = known.graph()
             if graph is None or graph.calls is None:
                 continue

@@ -65,8 +65,12 @@ class State(Watcher):
         self._writes: dict[int, dict[int, int]] = {}
         self._loaded: dict[int, dict[tuple[int, str], set[int]]] = {}
         machine.on_call.append(self._call)
+        self._reads: dict[int, set[int]] = {}
+        self._dropped: list[tuple[int, frames.Site | None, str]] = []
+        """Inputs that a model library let go of in a capture: the graph, the user's line, the library's function."""
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
+        machine.on_free.append(self._freed)
 
     def entered(self, activation: Activation) -> None:
         if self.machine.capture is not None and self.machine.capturing():
@@ -79,6 +83,7 @@ class State(Watcher):
             step.notes.setdefault("reads", set()).update(_storage_of(t).data_ptr() for t in held)
         capture = machine.capture
         if capture is not None and machine.capturing():
+            self._reads.setdefault(capture.number, set()).update(_storage_of(t).data_ptr() for t in held)
             writes = self._writes.setdefault(capture.number, {})
             for t in changes:
                 writes[_storage_of(t).data_ptr()] = machine.order
@@ -87,7 +92,18 @@ class State(Watcher):
                 if machine.holds(t):
                     self.last_write[_storage_of(t).data_ptr()] = machine.order
 
+    def _freed(self, block: Any) -> None:
+        """A library that binds what a capture made over what the capture read, as a cache that grows does."""
+        capture = self.machine.capture
+        if capture is None or block.start in capture.own or not self.machine.capturing():
+            return
+        if block.start in self._reads.get(capture.number, ()):
+            sites = frames.user_sites()
+            if sites and frames.is_library(sites[0].path):
+                self._dropped.append((capture.number, frames.in_user_code(sites), sites[0].function))
+
     def _graph(self, graph: Any) -> None:
+        self._reads.pop(graph.number, None)
         self.regions[graph.number] = Region(
             graph.number,
             weakref.ref(graph),
@@ -262,6 +278,10 @@ class State(Watcher):
                 self.machine.note(
                     "captured-store-read", graph.number, site=written.at, read=None, text=written.text, kind="rebound"
                 )
+        for number, site, function in self._dropped:
+            if number == graph.number:
+                self.machine.note("library-state-replaced", number, site=site, function=function)
+        self._dropped = [entry for entry in self._dropped if entry[0] != graph.number]
         for born in self.born:
             if born.told:
                 continue
