@@ -216,6 +216,7 @@ ERRORS: tuple[ErrorText, ...] = (
         "All buffers must have requires_grad=False",
         ("capture-misuse",),
         "A module given to `make_graphed_callables` has a buffer that requires a gradient.",
+        ("passed to make_graphed_callables, only parameters may be trainable",),
     ),
     ErrorText(
         "torch.utils.checkpoint is incompatible with .grad() or passing an inputs parameter to .backward()",
@@ -308,20 +309,79 @@ ERRORS: tuple[ErrorText, ...] = (
 )
 
 
+#: CUDA's numbers for them, for what is pasted as `CUDA error 906`.
+NUMBERS = {
+    900: "cudaErrorStreamCaptureUnsupported",
+    901: "cudaErrorStreamCaptureInvalidated",
+    902: "cudaErrorStreamCaptureMerge",
+    903: "cudaErrorStreamCaptureUnmatched",
+    904: "cudaErrorStreamCaptureUnjoined",
+    905: "cudaErrorStreamCaptureIsolation",
+    906: "cudaErrorStreamCaptureImplicit",
+    907: "cudaErrorCapturedEvent",
+    908: "cudaErrorStreamCaptureWrongThread",
+}
+#: So many words of a text that is cut off must be there.
+_ENOUGH = 4
+
+
 def words(text: str) -> str:
     """`text` as it is compared: words in lower case, numbers dropped, one space apart, one around."""
     return " " + " ".join(re.findall(r"[a-z]+", text.lower())) + " "
 
 
 def look_up(text: str) -> list[ErrorText]:
-    """What is known of an error text, the first error of a traceback first; empty if nothing is."""
+    """What is known of an error text, the first error of a traceback first; empty if nothing is.
+
+    A text that stands there whole counts; if none does, one that a terminal broke within a word, one that is cut off
+    at its end or its beginning, and CUDA's name or number alone.
+    """
     pasted = words(text)
-    found: list[tuple[bool, int, int, ErrorText]] = []
-    for error in ERRORS:
-        places = [pasted.find(words(part)) for part in (error.text, *error.codes)]
-        if hits := [place for place in places if place >= 0]:
-            found.append((error.second, min(hits), -len(error.text), error))
-    best: dict[tuple[tuple[str, ...], str], ErrorText] = {}
-    for *_, error in sorted(found, key=lambda row: row[:3]):
-        best.setdefault((error.rules, error.advice), error)
-    return list(best.values())
+    for place_of in (_whole, _broken, _cut, _named):
+        found: list[tuple[bool, int, int, ErrorText]] = []
+        for error in ERRORS:
+            if hits := [
+                place for part in (error.text, *error.codes) if (place := place_of(words(part), pasted, text)) >= 0
+            ]:
+                found.append((error.second, min(hits), -len(error.text), error))
+        if found:
+            best: dict[tuple[tuple[str, ...], str], ErrorText] = {}
+            for *_, error in sorted(found, key=lambda row: row[:3]):
+                best.setdefault((error.rules, error.advice), error)
+            return list(best.values())
+    return []
+
+
+def _whole(known: str, pasted: str, text: str) -> int:
+    return pasted.find(known)
+
+
+def _broken(known: str, pasted: str, text: str) -> int:
+    """Without spaces, since a line may end in the middle of a word."""
+    squeezed = known.replace(" ", "")
+    return pasted.replace(" ", "").find(squeezed) if len(squeezed) >= 16 else -1
+
+
+def _cut(known: str, pasted: str, text: str) -> int:
+    """The end of what was pasted begins the known text, or its beginning ends it; at least some words, unbroken."""
+    ours, theirs = known.split(), pasted.split()
+    for count in range(min(len(ours), len(theirs)), _ENOUGH - 1, -1):
+        if theirs[-count:] == ours[:count]:
+            return len(pasted) - len(" ".join(theirs[-count:]))
+        if theirs[:count] == ours[-count:]:
+            return 0
+    return known.find(pasted) if len(theirs) >= _ENOUGH and pasted in known else -1
+
+
+def _named(known: str, pasted: str, text: str) -> int:
+    """`StreamCaptureWrongThread`, `CUDA error 906`: CUDA's own name of it, cut short, or its number."""
+    word = known.strip()
+    short = pasted.split()
+    if len(short) <= 3 and any(
+        len(part) >= 8 and word.endswith(part) for part in short if word.startswith("cudaerror")
+    ):
+        return 0
+    for match in re.finditer(r"(?i)\b(?:error|code|status|result)\D{0,12}(90[0-8])\b", text):
+        if words(NUMBERS[int(match[1])]).strip() == word:
+            return match.start()
+    return -1
