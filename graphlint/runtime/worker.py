@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ import torch
 from graphlint.runtime import events, frames
 from graphlint.runtime.allowing import _ALLOWED, allowed
 from graphlint.runtime.emulate.install import emulated
-from graphlint.runtime.emulate.machine import TooLarge
+from graphlint.runtime.emulate.machine import Machine, TooLarge
 from graphlint.runtime.judge import noted, refused, whole
 from graphlint.runtime.judge.observation import Observation
 from graphlint.runtime.process import TimeLimit
@@ -55,19 +57,26 @@ def work(spec: Spec) -> Result:
     result = Result(torch=str(torch.__version__), device="emulated")
     if spec.backend == "cuda":
         return _on_gpu(spec, result)
+    result.values = not spec.fake
+    with watched(spec) as (machine, journal):
+        run_target(spec, result)
+    conclude(machine, journal, result)
+    return result
+
+
+@contextmanager
+def watched(spec: Spec) -> Iterator[tuple[Machine, Journal]]:
+    """An emulated device with everything that watches the program on it."""
     torch.set_num_threads(1)
     # the tracer's own objects must not make the garbage collector run where the program alone would not
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
     gc.freeze()  # what is there now holds nothing of the program's: looking for holders of its tensors skips it
-    result.values = not spec.fake
     with emulated(spec.version, spec.survey, bool(spec.fake)) as machine:
         machine.most = VALUES if spec.fake is None else None
         journal = Journal(machine)
         journal.watchers = [kind(machine, journal) for kind in (WITHOUT_VALUES if spec.fake else WATCHERS)]
         with journal:
-            run_target(spec, result)
-    conclude(machine, journal, result)
-    return result
+            yield machine, journal
 
 
 def _on_gpu(spec: Spec, result: Result) -> Result:

@@ -2,9 +2,9 @@
 
 They are real CPU tensors over addresses that nobody touches: the operating system gives a page its memory when it is
 first written, and here nothing is. What a call makes is told from its shapes alone, by torch's own meta kernels, once
-for each kind of call. Shapes, dtypes, storages, autograd and the order of writes, replays and reads are as in a real run;
-values are not: what the host reads is answered by a stand-in, so a run lists all of its syncs. Silent faults are judged
-by identity and order.
+for each kind of call. Shapes, dtypes, storages, autograd and the order of writes, replays and reads are as in a real
+run; values are not: what the host reads is answered by a stand-in, so a run lists all of its syncs. Silent faults are
+judged by identity and order.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Spot:
         storage = _storage(tensor)
         self.start, self._size = int(storage.data_ptr()), int(storage.nbytes())
         self.shape, self._strides, self.dtype = tensor.shape, tensor.stride(), tensor.dtype
-        self._offset = tensor.storage_offset()
+        self._offset = int(tensor.storage_offset())
 
     def size(self) -> torch.Size:
         return self.shape
@@ -101,7 +101,7 @@ class Spot:
         return self.start
 
     def nbytes(self) -> int:
-        return self._size
+        return int(self._size)
 
 
 class FakeMachine(Machine):

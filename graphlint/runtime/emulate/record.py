@@ -86,7 +86,11 @@ class Recorded:
     def run(self, machine: Machine) -> None:
         """Does the work, now."""
         out = self.func(*self.args, **self.kwargs)
-        if self.made:
+        if not self.made:
+            return
+        if isinstance(out, torch.Tensor):
+            self.made[0][1].copy_(out)
+        else:
             results = flat(out)
             for place, target in self.made:
                 target.copy_(results[place])

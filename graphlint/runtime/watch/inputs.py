@@ -207,8 +207,10 @@ class Inputs(Watcher):
                 self._partial(graph, watched, known)
             if known.dirty and bool(known.padded.any()):
                 self._padding(graph, watched, known)
-            known.covered.zero_()
-            known.padded.zero_()
+            if known.dirty:
+                with off(), torch.no_grad():
+                    known.covered.zero_()
+                    known.padded.zero_()
             known.dirty, known.partial, known.refreshed, known.wider = False, None, None, False
 
     def _partial(self, graph: Any, watched: Watched, known: Input) -> None:
