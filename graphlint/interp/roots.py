@@ -14,6 +14,7 @@ Glossary:
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,9 +65,10 @@ _COMMON_NAMES = frozenset(
     ]
 )
 _SITE = re.compile(
-    r"(?P<receiver>[\w.\]\)]*)\.graph\s*\(|(?<!def )\bgraph\s*\((?!s\))|capture_begin|make_graphed_callables"
-    r"|accelerator\.Graph|capture_to_graph|CudaGraphModule|(?:cuda|xpu|npu|module)\.graph\b(?!\w|\.)"
+    r"\bgraph[ \t]*\((?!s\))|capture_begin|make_graphed_callables|accelerator\.Graph|capture_to_graph|CudaGraphModule"
+    r"|(?<=cuda\.)graph\b(?!\w|\.)|(?<=[xn]pu\.)graph\b(?!\w|\.)|(?<=module\.)graph\b(?!\w|\.)"
 )
+_RECEIVER = re.compile(r"[\w.\])]*\.$")
 #: Names under which a device's module goes: `device_module.graph(...)` may capture, `networkx.graph(...)` does not.
 _DEVICE_MODULE = re.compile(r"cuda|xpu|npu|musa|mlu|hpu|sdaa|supa|gpu|torch|graphs|module|device|backend|accel|\bdev")
 #: torch.compile's own words stand in help texts and tables, too: they count where something is set or compiled.
@@ -74,7 +76,7 @@ _COMPILED = re.compile(
     r"""(?:mode|compile|=).*["'](?:reduce-overhead|max-autotune)["']|["'](?:reduce-overhead|max-autotune)["'].*compile"""
     r"""|triton\.cudagraphs|backend\s*=\s*["']cudagraphs"""
 )
-
+_COMPILES = re.compile(r"\bcompile\s*\(")
 
 #: Engine arguments about graphs, and the calls that take them.
 _ENGINE_WORDS = re.compile(r"cudagraph_|_cudagraph|full_cuda_graph|cuda_graph_sizes|_len_to_capture")
@@ -109,25 +111,36 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
         module = program.module(path)
         if module is None:
             continue
+        text = module.source.text
+        patterns = [pattern]
+        if "compile" in text:
+            patterns.append(_COMPILED)
+        if "vllm" in text and _ENGINE_WORDS.search(text) is not None:
+            patterns.append(_ENGINE)
+        named: dict[int, re.Match[str]] = {}
+        for match in (m for p in patterns for m in p.finditer(text)):
+            number = bisect_right(module.source.line_starts, match.start())
+            if not _only_words(module, number) and not _other_graph(module, match):
+                named.setdefault(number, match)
         found: dict[str, list[int]] = {}
-        compiles = "compile" in module.source.text
-        serves = "vllm" in module.source.text and _ENGINE_WORDS.search(module.source.text) is not None
-        for number, line in enumerate(module.source.lines, 1):
-            named = pattern.search(line) or (compiles and _COMPILED.search(line)) or (serves and _ENGINE.search(line))
-            if named and not _only_words(module, number, line) and not _other_graph(module, named):
-                found.setdefault(_owner(module, number), []).append(number)
+        for number in sorted(named):
+            found.setdefault(_owner(module, number), []).append(number)
         for function, lines in found.items():
             yield Site(module, function, lines)
 
 
-def _only_words(module: Module, number: int, line: str) -> bool:
+def _only_words(module: Module, number: int) -> bool:
     """True where a capture is spoken of, imported or defined under its own name, not begun."""
-    return line.lstrip().startswith(("#", "import ", "from ", "def ")) or module.in_docstring(number)
+    return module.source.lines[number - 1].lstrip().startswith(
+        ("#", "import ", "from ", "def ")
+    ) or module.in_docstring(number)
 
 
 def _other_graph(module: Module, named: re.Match[str]) -> bool:
     """True for `receiver.graph(...)` of something that is no device's module: a loss, dgl, networkx."""
-    receiver = named.groupdict().get("receiver") or ""
+    line = module.source.line_starts[bisect_right(module.source.line_starts, named.start()) - 1]
+    found = _RECEIVER.search(named.string[line : named.start()]) if named.group().startswith("graph") else None
+    receiver = found.group()[:-1] if found is not None else ""
     last = receiver.rpartition(".")[2]
     if not receiver or _DEVICE_MODULE.search(last):
         return False
@@ -213,7 +226,15 @@ class Climber:
     def callers(self, root: Root) -> list[Root]:
         """The definitions that call `root`, or make an object of its class, by name."""
         if root not in self.called_by:
-            self.called_by[root] = self._callers(root)
+            found = self._callers(root)
+            module = self.program.module(root.path)
+            body = module.definition(root.function) if module is not None else None
+            if module is not None and isinstance(body, tree.Class):
+                # A class that only holds a mode captures where its users compile.
+                lines = module.source.lines[body.lines[0] - 1 : body.lines[1]]
+                if not any(_SITE.search(line) for line in lines):
+                    found = [c for c in found if _COMPILES.search(self.program.source(c.path).text)]
+            self.called_by[root] = found
         return self.called_by[root]
 
     def _callers(self, root: Root) -> list[Root]:
@@ -265,12 +286,14 @@ class Climber:
         """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look."""
         text = module.source.text
         functions: dict[str, None] = {}
-        for match in re.finditer(rf"(?<!\w)(?:@\s*[\w.]*\b)?{re.escape(name)}\s*(?:\(|$)", text, re.M):
+        for match in re.finditer(rf"\b{re.escape(name)}\b", text):
             start = text.rfind("\n", 0, match.start()) + 1
-            before = text[start : match.start()]
-            if before.rstrip().endswith(("def", "class")) or before.lstrip().startswith("#"):
+            before = text[start : match.start()].strip()
+            if before.endswith(("def", "class")) or before.startswith("#"):
                 continue
-            if not match.group().endswith("(") and not match.group().startswith("@"):
+            after = text[match.end() : match.end() + 80].lstrip(" \t")
+            decorates = before.startswith("@") and (after[:1] in ("", "\r", "\n", "#"))
+            if not after.startswith("(") and not decorates:
                 continue
             line = text.count("\n", 0, match.start()) + 1
             inner = module.enclosing(line)

@@ -110,23 +110,37 @@ def _may_bind(program: Program, path: str, name: str, seen: set[str]) -> bool:
     if path in seen:
         return False
     seen.add(path)
+    word = name.encode("utf-8")
+    exported, stars = _outline(program, path)
+    if exported is not None and word not in exported:
+        return False
     try:
         data = program.disk.read(path)
     except OSError:
         return False
-    word = name.encode("utf-8")
-    exports = _ALL.search(data)
-    if exports is not None and data.count(b"__all__") == 1 and word not in exports.group(1):
-        return False
     if word in data and _binding(name).search(data):
         return True
-    if b"import *" not in data:
-        return False
-    for match in _STAR.finditer(data):
-        inner = _relative_file(program, path, match.group(1).decode("utf-8", "replace"))
+    for star in stars:
+        inner = _relative_file(program, path, star)
         if inner is None or _may_bind(program, inner, name, seen):
             return True
     return False
+
+
+def _outline(program: Program, path: str) -> tuple[bytes | None, tuple[str, ...]]:
+    """The text of a file's one `__all__`, if it is a literal, and the modules that the file star-imports."""
+    if path not in program.outlines:
+        try:
+            data = program.disk.read(path)
+        except OSError:
+            data = b""
+        exports = _ALL.search(data) if data.count(b"__all__") == 1 else None
+        stars = _STAR.findall(data) if b"import *" in data else []
+        program.outlines[path] = (
+            exports.group(1) if exports is not None else None,
+            tuple([star.decode("utf-8", "replace") for star in stars]),
+        )
+    return program.outlines[path]
 
 
 def _relative_file(program: Program, path: str, module: str) -> str | None:

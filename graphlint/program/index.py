@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -21,6 +21,8 @@ from graphlint.source import Source, SourceError, Span
 _Def: TypeAlias = "ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef"
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _HEADER_END = re.compile(r"(?:[ \t\f\r\n]+|\\\r?\n|#[^\r\n]*|[(),/*\]])*:")
+_YIELD = re.compile(r"yield")
+_DEFINITION = re.compile(r"\b(?:def|class)\b")
 _NAME = re.compile(r"(?:async|def|class|[ \t\f\r\n]+|\\\r?\n)*\b\w+")
 
 
@@ -110,13 +112,19 @@ def flat(items: Iterable[Item]) -> Iterator[Item]:
         yield from flat(item.children)
 
 
+def _lines_with(pattern: re.Pattern[str], source: Source) -> list[int]:
+    """The lines of the matches of `pattern`, ascending."""
+    return [bisect_right(source.line_starts, match.start()) for match in pattern.finditer(source.text)]
+
+
 class _Builder:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.entries: list[Entry] = []
         self.docs: list[tuple[int, int]] = []
         self.ascii = source.text.isascii()
-        self.yields = [n for n, line in enumerate(source.lines, 1) if "yield" in line] if "yield" in source.text else []
+        self.yields = _lines_with(_YIELD, source)
+        self.definitions = _lines_with(_DEFINITION, source)
 
     # ---------------------------------------------------------------------------------------- positions
 
@@ -246,18 +254,21 @@ class _Builder:
             inline,
             parent,
             is_async=isinstance(node, ast.AsyncFunctionDef),
-            is_generator=not is_class and self.yields_in(first, last) and _yields(node),
+            is_generator=not is_class and within(self.yields, first, last) and _yields(node),
             decorators=tuple([dotted(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]),
         )
         self.entries.append(entry)
-        items = self.items(node.body, entry)
+        # The statements of a function's body matter for the definitions among them only.
+        items = self.items(node.body if is_class or within(self.definitions, begin, last) else node.body[:1], entry)
         if is_class:
             entry.items = tuple(items)
         return entry
 
-    def yields_in(self, first: int, last: int) -> bool:
-        position = bisect_left(self.yields, first)
-        return position < len(self.yields) and self.yields[position] <= last
+
+def within(lines: list[int], first: int, last: int) -> bool:
+    """Whether one of the ascending `lines` is from `first` to `last`."""
+    position = bisect_left(lines, first)
+    return position < len(lines) and lines[position] <= last
 
 
 def dotted(node: ast.expr) -> str:

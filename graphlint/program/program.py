@@ -45,6 +45,8 @@ class Program:
         self._located: dict[tuple[str, str], str | None] = {}
         self._derived: dict[tuple[str, int], tuple[Path, ...]] = {}
         self._targets: dict[tuple[str, str], Target] = {}
+        self.outlines: dict[str, tuple[bytes | None, tuple[str, ...]]] = {}
+        """What star imports need of a file, without parsing it."""
         self._joined: tuple[bytes, list[int], list[Path]] | None = None
 
     # ---------------------------------------------------------------------------------------- modules

@@ -125,7 +125,8 @@ def _changes(region: Region) -> _Changes:
                     found.containers.setdefault(old.id, fact)
                 elif isinstance(old, Instance) and isinstance(fact.value, Instance) and not old.external:
                     held = earlier.setdefault((fact.place.owner, fact.place.name), [])
-                    held.append(old)
+                    if all(one is not old for one in held):
+                        held.append(old)
                     for one in held:
                         for name in _differing(one, fact.value):
                             found.places.setdefault((one.id, name), []).append(fact)
