@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     CallNode: TypeAlias = libcst.Call
     ForNode: TypeAlias = libcst.For
     IfNode: TypeAlias = libcst.If
+    SubscriptNode: TypeAlias = libcst.Subscript
+    AssignNode: TypeAlias = libcst.Assign | libcst.AugAssign
 
 Reader = Callable[[Path], Source]
 _reader: ContextVar[Reader | None] = ContextVar("graphlint_reader", default=None)
@@ -143,7 +145,8 @@ def unused(path: str, name: str) -> str:
     import re
 
     found = _text(path)
-    used = set(re.findall(r"\w+", found.source.text)) if found is not None else set()
+    tokens = _tokens(found.source.text) if found is not None else []
+    used = {word for t in tokens if t.type != tokenize.COMMENT for word in re.findall(r"\w+", t.string)}
     return next(word for word in (name, *(f"{name}{n}" for n in range(2, len(used) + 3))) if word not in used)
 
 
@@ -329,6 +332,17 @@ def method(at: Location, call: str) -> Edit | None:
     if is_primary(old):
         return insert(at, f".{call}", end=True)
     return Edit(at.path, at.span, f"({old}).{call}")
+
+
+def zeroed_gradients(at: Location, owner: str, *, optimizer: bool) -> Edit | None:
+    """The statement at `at` gives the parameters of a module, or of an optimizer, gradients of their own."""
+    torch = torch_name(at.path)
+    lines_ = [f"for parameter in {owner}.parameters():"]
+    if optimizer:
+        lines_ = [f"for group in {owner}.param_groups:", '    for parameter in group["params"]:']
+    deep = "    " * len(lines_)
+    lines_ += [f"{deep}if parameter.requires_grad:", f"{deep}    parameter.grad = {torch}.zeros_like(parameter)"]
+    return rewrite(at, *lines_) if torch is not None and is_name(owner) else None
 
 
 def argument(at: Location, name: str, value: str) -> Edit | None:
@@ -560,6 +574,58 @@ def wrap(at: Location, ahead: Sequence[str], behind: Sequence[str] = ()) -> Edit
     inside = [f"{found.indent}    {line[len(found.indent) :]}" if line.strip() else line for line in lines]
     new = [*(found.indent + line for line in ahead), *inside, *(found.indent + line for line in behind)]
     return Edit(at.path, Span(first, 1, last, len(lines[-1]) + 1), "\n".join(new))
+
+
+def drop_block(at: Location) -> Edit | None:
+    """The header around `at` goes, and its body; comments are kept, and `pass` where nothing would be left."""
+    found, block, source = statement(at), body(at), _text(at.path)
+    if found is None or block is None or source is None or has_else(at) or found.indent.strip():
+        return None
+    notes = comments(source.source, Span(found.span.line, 1, block[0].end_line, 1))
+    following = next((s for s in source.statements if s.span.line > block[0].end_line), None)
+    number = source.statements.index(found)
+    opens = number > 0 and source.statements[number - 1].compound
+    opens = opens and len(source.statements[number - 1].indent) < len(found.indent)
+    left = following is not None and len(following.indent) >= len(found.indent)
+    kept = [*notes, *(["pass"] if opens and not left else [])]
+    if block[0].end_line >= len(source.source.lines):
+        return Edit(at.path, Span(found.span.line, 1, block[0].end_line, block[0].end_column), found.indent + "pass")
+    new = "".join(f"{found.indent}{line}\n" for line in kept)
+    return Edit(at.path, Span(found.span.line, 1, block[0].end_line + 1, 1), new)
+
+
+def unwrap(at: Location) -> Edit | None:
+    """The body below the header around `at` takes the place of both."""
+    found, block, source = statement(at), body(at), _text(at.path)
+    if found is None or block is None or source is None or has_else(at) or found.indent.strip():
+        return None
+    if _has_long_text("\n".join(block[1])):
+        return None
+    notes = comments(source.source, Span(found.span.line, 1, found.span.end_line, 1))
+    new = [found.indent + line if line else line for line in (*notes, *block[1])]
+    return Edit(at.path, Span(found.span.line, 1, block[0].end_line, block[0].end_column), "\n".join(new))
+
+
+def rest_of_body(at: Location) -> list[Location]:
+    """The statements behind the one around `at`, with its body, up to the end of the body that it stands in.
+
+    Empty if one of them has a body of its own.
+    """
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None:
+        return []
+    block = body(at) if found.compound else None
+    last = block[0].end_line if block is not None else found.span.end_line
+    following: list[Location] = []
+    for candidate in source.statements:
+        if candidate.span.line <= last:
+            continue
+        if len(candidate.indent.expandtabs()) < len(found.indent.expandtabs()):
+            break
+        if candidate.compound or candidate.indent != found.indent:
+            return []
+        following.append(Location(at.path, candidate.span))
+    return following
 
 
 def comments(source: Source, span: Span) -> list[str]:

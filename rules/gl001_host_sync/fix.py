@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from graphlint import edits
+from graphlint.fact import Replay
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
@@ -56,7 +59,7 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             arguments = ", ".join(edits.code(a).rstrip(" ,") for a in node.args)
             new = f"{path}.{other}({arguments}){result}"
             return edits.fix("decompose without the check on the host", edits.replace(at, new), safe=True)
-    return _told(problem, region) or _operand(problem, nodes)
+    return _told(problem, region) or _after_the_replay(problem, region, nodes) or _operand(problem, nodes)
 
 
 def _told(problem: Problem, region: Region) -> Fix | None:
@@ -68,10 +71,43 @@ def _told(problem: Problem, region: Region) -> Fix | None:
             name = edits.code(node.value.func)
             if name != "print" and not name.lower().startswith(("log.", "logger.", "logging.", "_logger.", "self.log")):
                 return None
-            if problem.function == region.function and (later := edits.after_block(region.at, edits.code(node.value))):
-                return edits.fix("tell it after the capture", edits.delete(at), later, safe=False)
-            return edits.fix("remove the line: it would run once, at the capture", edits.delete(at), safe=False)
+            return _later(problem, region, at)
     return None
+
+
+def _after_the_replay(problem: Problem, region: Region, nodes: list[tuple[Location, edits.Node]]) -> Fix | None:
+    """`value = loss.item()` in the capture block itself moves behind the replay in the same function."""
+    import libcst
+
+    block = edits.body(region.at)
+    replay = next((f for f in region.after if isinstance(f, Replay) and f.function == region.function), None)
+    whole = next(((at, node) for at, node in nodes if isinstance(node, libcst.Assign)), None)
+    if block is None or replay is None or whole is None or problem.function != region.function:
+        return None
+    at, node = whole
+    target = node.targets[0].target if isinstance(node, libcst.Assign) else None
+    inside = block[0].line <= at.span.line <= block[0].end_line
+    if not inside or not isinstance(target, libcst.Name) or len(edits.headers(at)) != len(edits.headers(region.at)) + 1:
+        return None
+    if any(name == target.value for line in edits.rest_of_body(at) for _, name in edits.names(line)):
+        return None
+    made = (edits.delete(at), edits.after(replay.at, *edits.lines(at)))
+    return edits.fix("read it after the replay", *made, safe=False)
+
+
+def _later(problem: Problem, region: Region, at: Location) -> Fix | None:
+    """Behind the replay in the same function, else in eager runs only."""
+    if problem.function == region.function:
+        replay = next((f for f in region.after if isinstance(f, Replay) and f.function == region.function), None)
+        moved = edits.lines(at)
+        if replay is not None and moved and (later := edits.after(replay.at, *moved)):
+            return edits.fix("tell it after the replay", edits.delete(at), later, safe=False)
+        return None
+    torch = edits.torch_name(at.path)
+    if torch is None:
+        return None
+    made = edits.wrap(at, [f"if not {torch}.cuda.is_current_stream_capturing():"])
+    return edits.fix("tell it in eager runs only; replays run no Python", made, safe=False)
 
 
 def _operand(problem: Problem, nodes: list[tuple[Location, edits.Node]]) -> Fix | None:
@@ -79,20 +115,92 @@ def _operand(problem: Problem, nodes: list[tuple[Location, edits.Node]]) -> Fix 
     import libcst
 
     operands: list[edits.Node] = []
-    for _, node in nodes:
+    for at, node in nodes:
         if isinstance(node, libcst.BinaryOperation):
             operands += [node.left, node.right]
-        elif isinstance(node, libcst.Return) and node.value is not None:
+        elif isinstance(node, libcst.Return):
+            operands += [node.value] if node.value is not None else []
+        elif isinstance(node, libcst.Assign) and len(node.targets) == 1 and _calculated_with(at, node):
             operands.append(node.value)
     for at, node in nodes:
         if not isinstance(node, libcst.Call) or not any(node.deep_equals(o) for o in operands):
             continue
-        if edits.code(node.func) == "float" and len(node.args) == 1:
-            value = edits.code(node.args[0].value)
-        elif isinstance(node.func, libcst.Attribute) and node.func.attr.value == "item" and not node.args:
-            value = edits.code(node.func.value)
-        else:
-            continue
-        new = value if edits.is_primary(value) else f"({value})"
-        return edits.fix("calculate with the tensor itself", edits.replace(at, new), safe=False)
+        value = _read(node)
+        if value is not None:
+            new = value if edits.is_primary(value) else f"({value})"
+            return edits.fix("calculate with the tensor itself", edits.replace(at, new), safe=False)
+    return _returned(problem, nodes)
+
+
+def _read(node: edits.CallNode) -> str | None:
+    """`t` of `float(t)` and `t.item()`."""
+    import libcst
+
+    if edits.code(node.func) == "float" and len(node.args) == 1:
+        return edits.code(node.args[0].value)
+    if isinstance(node.func, libcst.Attribute) and node.func.attr.value == "item" and not node.args:
+        return edits.code(node.func.value)
     return None
+
+
+def _calculated_with(at: Location, node: edits.AssignNode) -> bool:
+    """Whether the name that gets the number is an operand of arithmetic wherever the function uses it further on."""
+    import libcst
+
+    target = node.targets[0].target if isinstance(node, libcst.Assign) else node.target
+    rest = edits.rest_of_body(at)
+    if not isinstance(target, libcst.Name) or not rest:
+        return False
+    uses = [place for line in rest for place, name in edits.names(line) if name == target.value]
+    for place in uses:
+        kinds = (libcst.BaseExpression, libcst.BaseSmallStatement)
+        around = [other for where, other in edits.inner(place) if where != place and isinstance(other, kinds)]
+        parent = around[-1] if around else None
+        if not isinstance(parent, libcst.BinaryOperation) or not isinstance(parent.operator, _arithmetic()):
+            return False
+    return bool(uses)
+
+
+def _arithmetic() -> tuple[type, ...]:
+    import libcst
+
+    return (libcst.Add, libcst.Subtract, libcst.Multiply, libcst.Divide, libcst.Power)
+
+
+def _returned(problem: Problem, nodes: list[tuple[Location, edits.Node]]) -> Fix | None:
+    """`return t.cpu().numpy()` gives the tensor, if no caller in the file does more with it than keep it."""
+    import libcst
+
+    for _, node in nodes:
+        if not isinstance(node, libcst.Return) or node.value is None:
+            continue
+        at = next((place for place, other in nodes if other is node.value), None)
+        value: edits.ExpressionNode = node.value
+        while isinstance(value, libcst.Call) and not value.args and isinstance(value.func, libcst.Attribute):
+            if value.func.attr.value not in ("cpu", "numpy", "tolist"):
+                break
+            value = value.func.value
+        name = problem.function.rpartition(".")[2]
+        if at is None or value is node.value or not _only_kept(problem, name):
+            return None
+        made = edits.replace(at, edits.code(value))
+        return edits.fix("return the tensor; read it after the replay", made, safe=False)
+    return None
+
+
+def _only_kept(problem: Problem, function: str) -> bool:
+    """Whether every call in the file stands alone, or is all of what a name or an attribute gets."""
+    import libcst
+
+    path = problem.at.path
+    for place in edits.mentions(path, rf"(?<!def )\b{re.escape(function)}\b"):
+        node = next((n for at, n in edits.inner(place) if isinstance(n, (libcst.Expr, libcst.Assign))), None)
+        if node is None or not isinstance(node.value, libcst.Call):
+            return False
+        if edits.code(node.value.func).rpartition(".")[2] != function:
+            return False
+        for target in node.targets if isinstance(node, libcst.Assign) else ():
+            used = edits.mentions(path, rf"(?<!\.)\b{re.escape(edits.code(target.target))}\s*(?:\.|\[|[-+*/])")
+            if any(at.span.line != problem.at.span.line for at in used):
+                return False
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from graphlint import edits
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
@@ -13,13 +15,14 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Assert):
+            torch = edits.torch_name(at.path)
             message = f", {edits.code(node.msg)}" if isinstance(node.msg, libcst.SimpleString) else ""
-            if node.msg is not None and not message:
+            if torch is None or (node.msg is not None and not message):
                 return None
-            line = f"torch._assert_async({_device_side(node.test)}{message})"
+            line = f"{torch}._assert_async({_device_side(node.test)}{message})"
             return edits.fix("check on the GPU, without waiting", edits.rewrite(at, line), safe=False)
         if isinstance(node, libcst.If):
-            return _where(at, node)
+            return _where(at, node) or _returned(at, node)
     return None
 
 
@@ -41,16 +44,10 @@ def _where(at: Location, node: edits.IfNode) -> Fix | None:
     """`if c: x = f(x)` as `x = torch.where(c, f(x), x)`: both sides are computed, so both must be pure."""
     import libcst
 
-    block = edits.body(at)
-    if block is None or len(block[1]) != 1 or edits.has_else(at):
+    block, torch = edits.body(at), edits.torch_name(at.path)
+    if block is None or torch is None or edits.has_else(at):
         return None
-    try:
-        line = libcst.parse_module(block[1][0]).body[0]
-    except libcst.ParserSyntaxError:
-        return None
-    if not isinstance(line, libcst.SimpleStatementLine) or len(line.body) != 1:
-        return None
-    statement = line.body[0]
+    statement = _parsed(block[1])
     condition = _device_side(node.test)
     if isinstance(statement, libcst.Assign) and len(statement.targets) == 1:
         target, value = edits.code(statement.targets[0].target), edits.code(statement.value)
@@ -62,5 +59,54 @@ def _where(at: Location, node: edits.IfNode) -> Fix | None:
         return None
     if not isinstance(libcst.parse_expression(target), (libcst.Name, libcst.Attribute)):
         return None
-    new = f"{target} = torch.where({condition}, {value}, {target})"
+    new = f"{target} = {torch}.where({condition}, {value}, {target})"
     return edits.fix("choose on the GPU; both sides are computed", edits.rewrite_block(at, new), safe=False)
+
+
+def _returned(at: Location, node: edits.IfNode) -> Fix | None:
+    """`if c: return a`, some assignments, `return b` as `return torch.where(c, a, b)` behind the assignments."""
+    import libcst
+
+    block, torch = edits.body(at), edits.torch_name(at.path)
+    rest = edits.rest_of_body(at)
+    early = _parsed(block[1]) if block is not None and not edits.has_else(at) else None
+    last = _parsed([edits.text(rest[-1])]) if rest else None
+    if torch is None or not (isinstance(early, libcst.Return) and isinstance(last, libcst.Return)):
+        return None
+    if early.value is None or last.value is None or not (_one(early.value) and _one(last.value)):
+        return None
+    bound: set[str] = set()
+    for place in rest[:-1]:
+        assigned = _parsed([edits.text(place)])
+        if not isinstance(assigned, libcst.Assign) or not all(
+            isinstance(t.target, libcst.Name) for t in assigned.targets
+        ):
+            return None
+        bound |= {edits.code(t.target) for t in assigned.targets}
+    condition, first = _device_side(node.test), edits.code(early.value)
+    if bound & set(re.findall(r"\w+", f"{condition} {first}")):
+        return None
+    new = f"return {torch}.where({condition}, {first}, {edits.code(last.value)})"
+    made = (edits.drop_block(at), edits.rewrite(rest[-1], new))
+    return edits.fix("choose on the GPU; both sides are computed", *made, safe=False)
+
+
+def _one(value: edits.ExpressionNode) -> bool:
+    """Whether a returned value may be one tensor."""
+    import libcst
+
+    plain = (libcst.Tuple, libcst.List, libcst.Dict, libcst.SimpleString, libcst.FormattedString)
+    return not isinstance(value, plain) and edits.code(value) not in ("None", "True", "False")
+
+
+def _parsed(lines: list[str]) -> edits.Node | None:
+    """The only simple statement in some lines."""
+    import libcst
+
+    try:
+        body = libcst.parse_module("\n".join(lines)).body
+    except libcst.ParserSyntaxError:
+        return None
+    if len(body) != 1 or not isinstance(body[0], libcst.SimpleStatementLine) or len(body[0].body) != 1:
+        return None
+    return body[0].body[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from graphlint import edits
-from graphlint.fact import Op
+import re
+
+from graphlint import edits, queries
+from graphlint.fact import Op, Write
 from graphlint.finding import Fix, Problem
+from graphlint.places import is_optimizer
 from graphlint.region import Region
 from graphlint.source import Location
 
@@ -13,10 +16,10 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     if "default stream" in problem.message:
         return _on_a_side_stream(problem, region)
     block, side = edits.body(region.at), edits.fork_and_join(region.at.path)
-    if region.kind != "graph" or block is None or side is None:
+    if region.kind != "graph" or block is None or side is None or _moves_on(region):
         return None
     inside = (f"    {line}" if line else "" for line in block[1])
-    made = edits.before(region.at, *side[0], *inside, side[1])
+    made = edits.before(_ahead(region.at), *side[0], *inside, side[1])
     return edits.fix("run the captured code once before, on a side stream", made, safe=False)
 
 
@@ -48,3 +51,26 @@ def _ends_before(at: Location, other: Location) -> bool:
     block = edits.body(at)
     end = block[0].end_line if block is not None else at.span.end_line
     return at.path == other.path and end < other.span.line
+
+
+#: Writes that leave what a second run of the same code would leave.
+_ANEW = ("copy_", "fill_", "zero_", "setitem", "index_copy_", "out=", "normal_", "uniform_", "scatter_")
+
+
+def _moves_on(region: Region) -> bool:
+    """Whether one run more of the captured code is one step more: a trained weight, a cursor, a running sum."""
+    for fact in region.captured:
+        if isinstance(fact, Op) and fact.name.endswith(".step") and is_optimizer(fact.receiver):
+            return True
+        if isinstance(fact, Write) and fact.how not in _ANEW and queries.storages(fact.target, 1) & set(region.writes):
+            return True
+    return False
+
+
+def _ahead(at: Location) -> Location:
+    """In front of what prepares the capture: gradients that are dropped there must be dropped behind the warm-up."""
+    while (line := edits.previous(at)) is not None and edits.headers(line) == edits.headers(at):
+        if not re.search(r"\bzero_grad\(|=\s*[\w.]*CUDAGraph\(|\bsynchronize\(\)$", edits.text(line)):
+            break
+        at = line
+    return at

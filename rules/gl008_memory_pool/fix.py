@@ -1,4 +1,4 @@
-"""No-op calls go, and the largest graph is captured first."""
+"""No-op calls go, graphs share a pool or have their own, and the largest is captured first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from graphlint.source import Location
 def fix(problem: Problem, region: Region) -> Fix | None:
     import libcst
 
-    if problem.at == region.at and ("own pool" in problem.message or "retired" in problem.message):
+    if problem.at == region.at and ("its own pool" in problem.message or "retired" in problem.message):
         made = edits.without_argument(region.at, "pool")
         return edits.fix("give the graph a pool of its own", made, safe=False)
+    if problem.message.startswith("each of these graphs gets a memory pool of its own"):
+        return _one_pool(region)
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Expr) and edits.code(node).rstrip(" ;").endswith("empty_cache()"):
             return _freed_before(problem, region, at)
@@ -30,9 +32,20 @@ def _freed_before(problem: Problem, region: Region, at: Location) -> Fix | None:
     dropped = edits.previous(at)
     if dropped is not None and (edits.text(dropped).startswith("del ") or edits.text(dropped).endswith(" = None")):
         moved.insert(0, dropped)
-    lines = [edits.text(place) for place in moved]
+    lines = [line for place in moved for line in edits.lines(place)]
     made = (*map(edits.delete, moved), edits.before(region.at, *lines))
     return edits.fix("free before the capture; in it the call does nothing", *made, safe=len(moved) == 1)
+
+
+def _one_pool(region: Region) -> Fix | None:
+    """A pool made in front of the loop that captures, and given to each capture."""
+    loops = [h for h in edits.headers(region.at) if edits.text(h).startswith(("for ", "while "))]
+    torch = edits.torch_name(region.at.path)
+    if not loops or torch is None or region.kind != "graph":
+        return None
+    name = edits.unused(region.at.path, "pool")
+    made = edits.before(loops[-1], f"{name} = {torch}.cuda.graph_pool_handle()")
+    return edits.fix("let the graphs share one pool", made, edits.argument(region.at, "pool", name), safe=False)
 
 
 def _largest_first(at: Location, loop: edits.ForNode) -> Fix | None:

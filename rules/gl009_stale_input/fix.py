@@ -49,7 +49,7 @@ def _copied(problem: Problem, region: Region, at: Location, target: str, value: 
     owner, _, attribute = target.rpartition(".")
     if not bound or not edits.is_name(owner) or not attribute or not all(isinstance(v, Tensor) for v in new):
         return None
-    if not all(v is None or isinstance(v, Tensor) or _nothing(v) for v in old) or _kept_elsewhere(region, bound):
+    if not all(v is None or isinstance(v, Tensor) or _nothing(v) for v in old) or _emptied(region, bound):
         return None
     # The line that makes the tensor first is the one that replaces it later.
     either = (
@@ -153,7 +153,8 @@ def _nothing(value: Value) -> bool:
     return any(isinstance(o, Const) and o.value is None for o in options(value))
 
 
-def _kept_elsewhere(region: Region, bound: list[Bind]) -> bool:
-    """Whether an attribute is emptied between captures: what is there then is not what a graph reads."""
+def _emptied(region: Region, bound: list[Bind]) -> bool:
+    """Whether an attribute is emptied in between: what is there then is not what the graph reads."""
     places = {f.place for f in bound}
-    return any(isinstance(f, Bind) and f.place in places and f.how.startswith("del") for f in region.life)
+    emptied = (f for f in region.after if isinstance(f, Bind) and f.place in places and f.region is None)
+    return any(f.how.startswith("del") or f.value is None or _nothing(f.value) for f in emptied)

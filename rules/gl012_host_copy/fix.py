@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from graphlint import edits
-from graphlint.finding import Fix, Problem
+from graphlint import edits, queries
+from graphlint.fact import Enter, Op, Write
+from graphlint.finding import Edit, Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
+from graphlint.value import Const, Host, Sequence, Tensor, options, tensors
 
 _TITLE = "make it on the GPU: a kernel's argument needs no copy"
 
@@ -13,18 +15,73 @@ _TITLE = "make it on the GPU: a kernel's argument needs no copy"
 def fix(problem: Problem, region: Region) -> Fix | None:
     import libcst
 
+    if problem.message.endswith("move it before") and (made := _made_there(problem, region)):
+        return made
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Assign) and len(node.targets) == 1:
             target = node.targets[0].target
             if isinstance(target, libcst.Subscript) and edits.is_number(node.value):
-                line = f"{edits.code(target)}.fill_({edits.code(node.value)})"
-                return edits.fix("fill the element: its index needs no copy", edits.rewrite(at, line), safe=True)
+                return _filled(problem, region, at, target, edits.code(node.value))
         made = None
         if isinstance(node, libcst.Call) and edits.code(node.func).rpartition(".")[2] in ("tensor", "as_tensor"):
             made = _full(at, node)
         if made is not None:
             return made
     return None
+
+
+def _filled(problem: Problem, region: Region, at: Location, target: edits.SubscriptNode, number: str) -> Fix | None:
+    """`x[i] = 1.0` as a fill: of the element, if numbers say which, or of the rows that a tensor names."""
+    writes = [f for f in region.captured if isinstance(f, Write) and f.at == problem.at and f.index is not None]
+    indices = [o for f in writes for o in (options(f.index) if f.index is not None else ())]
+    parts = [p for o in indices for p in (o.items if isinstance(o, Sequence) and o.kind == "tuple" else [o])]
+    x = edits.code(target.value)
+    if parts and all(isinstance(o, (Const, Host)) for part in parts for o in options(part)):
+        line = f"{edits.code(target)}.fill_({number})"
+        return edits.fix("fill the element: its index needs no copy", edits.rewrite(at, line), safe=True)
+    rows = [o for o in indices if isinstance(o, Tensor) and o.dtype == "int64" and o.shape is not None]
+    if rows and len(rows) == len(indices) and all(o.shape is not None and len(o.shape) == 1 for o in rows):
+        # An index by a tensor would give a copy to be filled.
+        line = f"{x}.index_fill_(0, {edits.code(target.slice[0])}, {number})"
+        return edits.fix("fill the rows: the number needs no copy then", edits.rewrite(at, line), safe=True)
+    return None
+
+
+def _made_there(problem: Problem, region: Region) -> Fix | None:
+    """`torch.arange(n).exp().to(d)`: what makes the tensor makes it on the device in the first place."""
+    import libcst
+
+    moved = next((f for f in region.captured if isinstance(f, Op) and f.at == problem.at), None)
+    call = edits.expression(problem.at)
+    if moved is None or not isinstance(call, libcst.Call):
+        return None
+    entered = [f for f in region.life if isinstance(f, Enter) and f.name == problem.function and f.order < moved.order]
+    device = _device(call, set(entered[-1].given) if entered else set())
+    facts = [f for f in region.captured if f.order < moved.order]
+    made: list[Edit | None] = []
+    for fact in queries.sources(moved.receiver, queries.makers(facts))[1]:
+        if not isinstance(fact, Op) or any(tensors(v, 2) for v in queries.operands(fact)):
+            continue
+        if fact.function != problem.function or fact.at.path != problem.at.path:
+            return None
+        made.append(edits.made_on(fact.at, device) if device is not None else None)
+    return edits.fix("make it on the GPU", *made, safe=False) if made else None
+
+
+def _device(call: edits.CallNode, given: set[str]) -> str | None:
+    """How the source spells the device that a tensor is moved to, if that can be said anywhere in the function."""
+    import libcst
+
+    name = edits.code(call.func).rpartition(".")[2]
+    if not call.args:
+        return '"cuda"' if name == "cuda" else None
+    first = call.args[0]
+    text = edits.code(first.value)
+    if isinstance(first.value, libcst.SimpleString):
+        return text
+    if not edits.is_name(text) or text.split(".")[0] not in given:
+        return None
+    return text if "device" in text.rpartition(".")[2] or first.keyword is not None else None
 
 
 def _full(at: Location, call: edits.CallNode) -> Fix | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from graphlint import edits
+from graphlint.fact import Op
 from graphlint.finding import Edit, Fix, Problem
+from graphlint.places import is_optimizer
 from graphlint.region import Region
 from graphlint.source import Location
 
@@ -14,7 +16,7 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Call) and edits.code(node.func).endswith("zero_grad"):
             if region.kind == "graphed-callables":
-                return _allocated(at, edits.code(node.func).rpartition(".")[0])
+                return _allocated(at, edits.code(node.func).rpartition(".")[0], _is_optimizer(problem, region))
             return edits.fix(
                 "zero the gradients in place: the graph goes on writing them",
                 _in_place(at, node),
@@ -28,13 +30,17 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     return None
 
 
-def _allocated(at: Location, owner: str) -> Fix | None:
+def _is_optimizer(problem: Problem, region: Region) -> bool:
+    facts = (
+        f for f in region.life if isinstance(f, Op) and f.at.line == problem.at.line and f.at.path == problem.at.path
+    )
+    return any(f.name.endswith("zero_grad") and is_optimizer(f.receiver) for f in facts)
+
+
+def _allocated(at: Location, owner: str, optimizer: bool) -> Fix | None:
     """Gradients of their own, since the graphed backward hands out its buffers where there are none to add to."""
-    lines = [f"for parameter in {owner}.parameters():", "    parameter.grad = torch.zeros_like(parameter)"]
-    if "opt" in owner.rpartition(".")[2]:
-        each = [f"for group in {owner}.param_groups:", '    for parameter in group["params"]:']
-        lines = [*each, "        parameter.grad = torch.zeros_like(parameter)"]
-    return edits.fix("give the parameters gradients of their own to add to", edits.rewrite(at, *lines), safe=False)
+    made = edits.zeroed_gradients(at, owner, optimizer=optimizer)
+    return edits.fix("give the parameters gradients of their own to add to", made, safe=False)
 
 
 def _in_place(at: Location, node: edits.CallNode) -> Edit | None:

@@ -1,16 +1,38 @@
-"""What is kept of a compiled function's outputs is a copy."""
+"""What is kept of a compiled function's outputs is a copy; gradients that accumulate have memory of their own."""
 
 from __future__ import annotations
 
 from graphlint import edits
+from graphlint.fact import Op
 from graphlint.finding import Fix, Problem
+from graphlint.places import is_optimizer
 from graphlint.region import Region
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
-    if not any(word in problem.message for word in ("clone", "overwrite")) or ".grad" in problem.message:
+    if problem.message.startswith("gradients accumulate from None"):
+        return _own_gradients(problem, region)
+    if not any(word in problem.message for word in ("clone", "overwrite")):
         return None
     kept = edits.kept_value(problem.at)
     if kept is None:
         return None
     return edits.fix("keep a copy: the next run overwrites the output", edits.method(kept, "clone()"), safe=False)
+
+
+def _own_gradients(problem: Problem, region: Region) -> Fix | None:
+    """Where the gradients were dropped last, zeroed ones are put."""
+    import libcst
+
+    backward = next((f for f in region.life if f.at == problem.at and f.region is None), None)
+    cleared = [
+        f
+        for f in region.life
+        if isinstance(f, Op) and f.name.endswith(".zero_grad") and backward is not None and f.order < backward.order
+    ]
+    call = edits.expression(cleared[-1].at) if cleared else None
+    if not isinstance(call, libcst.Call) or not isinstance(call.func, libcst.Attribute):
+        return None
+    owner = edits.code(call.func.value)
+    made = edits.zeroed_gradients(cleared[-1].at, owner, optimizer=is_optimizer(cleared[-1].receiver))
+    return edits.fix("give the parameters gradients of their own to add to", made, safe=False)

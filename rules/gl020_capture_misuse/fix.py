@@ -11,8 +11,12 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     text = edits.text(problem.at).strip()
     if text.endswith("gc.collect()") or text == "collect()":
         here = problem.function == region.function
-        made = [edits.delete(problem.at), *([edits.before(region.at, text)] if here else [])]
-        return edits.fix("collect before the capture, not in it", *made, safe=here)
+        if here or (problem.at.path == region.at.path and edits.mentions(region.at.path, r"^(?:import|from) gc\b")):
+            made = edits.move(problem.at, region.at)
+            return edits.fix("collect before the capture, not in it", *made, safe=here)
+        return edits.fix("do not collect in the capture", edits.delete(problem.at), safe=False)
+    if problem.message.startswith("swallows a failed capture"):
+        return _raised(problem)
     graph = edits.graph_text(region.at)
     if graph is None:
         return None
@@ -27,3 +31,17 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             safe=False,
         )
     return None
+
+
+def _raised(problem: Problem) -> Fix | None:
+    """A handler that does nothing, or only tells, raises again."""
+    title = "let the error out: the graph holds nothing"
+    first = edits.first_inside(problem.at)
+    if first is None:
+        return None
+    inside = [first, *edits.rest_of_body(first)]
+    if [edits.text(at) for at in inside] == ["pass"]:
+        return edits.fix(title, edits.rewrite(first, "raise"), safe=False)
+    if edits.text(inside[-1]).startswith(("return", "raise", "continue", "break")):
+        return None
+    return edits.fix(title, edits.after(inside[-1], "raise"), safe=False)
