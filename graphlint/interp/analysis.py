@@ -15,7 +15,7 @@ from graphlint.interp.effort import Way
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
-from graphlint.interp.roots import MAX_CALLERS, Climber, Related, Root, Site, sites
+from graphlint.interp.roots import MAX_CALLERS, Climber, Related, Root, Site, is_test, sites
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
@@ -82,7 +82,8 @@ class _Analyser:
         for site in wanted:
             self.climber.roots(site)
         self.way = Way((str(r.path), r.function) for r in self.climber.passed)
-        for site in wanted:
+        # What is not a test comes first: the work that a project may cost is spent on it.
+        for site in sorted(wanted, key=lambda s: is_test(s.module.path)):
             self._site(site)
         for root in self.config.capture_roots:
             self._configured(root)

@@ -212,14 +212,14 @@ class Climber:
             tops += [r for r in following if not r.function]
             # Far from the capture, tests and a wide front tell little for their price.
             frontier = sorted(
-                frontier, key=lambda r: (_is_test(r.path), r.path != start.path, str(r.path), r.function)
+                frontier, key=lambda r: (is_test(r.path), r.path != start.path, str(r.path), r.function)
             )[:6]
             if not frontier or len(seen) > 24:
                 break
         tops += frontier
         self.passed |= seen
         ordered = sorted(
-            set(tops), key=lambda r: (r.function != "", r.path != start.path, _is_test(r.path), str(r.path), r.function)
+            set(tops), key=lambda r: (r.function != "", r.path != start.path, is_test(r.path), str(r.path), r.function)
         )
         return [*ordered[:MAX_ROOTS], start]
 
@@ -316,7 +316,8 @@ class Climber:
         return found if len(found) <= TOO_COMMON else tuple(p for p in found if p == own)
 
 
-def _is_test(path: Path) -> bool:
+def is_test(path: Path) -> bool:
+    """True for tests and benchmarks, by their names."""
     return "test" in path.name or "tests" in path.parts or "benchmark" in str(path)
 
 
