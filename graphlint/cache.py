@@ -1,152 +1,174 @@
-"""Remembers what an analysis said, for as long as nothing that it read has changed.
+"""Remembers what an analysis said, and what each root's run rested on, for as long as that has not changed.
 
 Glossary:
-    entry      one file in `.graphlint_cache/`: the raw findings of a scope, and a signature of each file that was read.
-    signature  size, time and inode of a file, and the digest of its content. Only where the first three differ, or are
-               too young to be trusted, is the content read.
-    seal       a keyed digest over the entry. The key lies in the user's own cache folder, so an entry that came with a
-               repository (hostile, or from another machine) or was cut short is not believed.
+    entry    what was said of a scope as a whole; it holds while no file of the scope has changed.
+    memory   the runs and plans of a project, whatever was asked about; of these, what rests on no changed file holds.
 
-Nothing in an entry can run: it is JSON, checked against types when it is read.
+Both are sealed files in `.graphlint_cache/`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
-import os
+import json
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from graphlint import __version__
+from graphlint import __version__, sealed
 from graphlint.config import Config, as_toml
 from graphlint.engine import Raw
-from graphlint.finding import FileError
 from graphlint.registry import Registry
+from graphlint.runs import FilePlan, Known, Run, Since, still_known
+from graphlint.signature import Signature, renewed, stat_of, unchanged
 
 if TYPE_CHECKING:
     from graphlint.scope import Scope
+    from graphlint.trail import Query
 
 FOLDER = ".graphlint_cache"
-_KEEP = 24
-#: A file changed this shortly before the entry was written may have changed again within the clock's resolution.
-_YOUNG_NS = 2_000_000_000
-_SEAL = 32
+#: What of the configuration says nothing about the analysis itself.
+_OF_REPORTS = ("select", "ignore", "extend-select", "per-file-ignores", "severity", "require-reason", "baseline")
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    size: int
-    time: int
-    inode: int
-    digest: str
+class Work(Protocol):
+    """Analyses what concerns some files, with what is known already, which it brings up to date."""
+
+    def __call__(self, wanted: Sequence[str], known: Known, since: Since | None) -> Raw: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+@dataclass(slots=True)
+class Rests:
     """`files` maps every path that was read, and those that would have been if they existed (None)."""
 
     written: int
     files: dict[str, Signature | None]
+    folders: dict[str, Signature | None]
+
+    def changed(self) -> set[str]:
+        return {name for name, signature in self.files.items() if not unchanged(name, signature, self.written)}
+
+    def changed_folders(self) -> set[str]:
+        folders = self.folders.items()
+        return {name for name, signature in folders if not unchanged(name, signature, self.written, folder=True)}
+
+
+@dataclass(slots=True)
+class Entry:
+    rests: Rests
     raw: Raw
 
 
-def cached(scope: Scope, config: Config, registry: Registry, work: Callable[[Sequence[str]], Raw]) -> Raw:
+@dataclass(slots=True)
+class Memory:
+    """`project` are the files that belonged to the project."""
+
+    rests: Rests
+    project: list[str]
+    plans: dict[str, FilePlan] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    parsed: dict[str, str] = field(default_factory=dict)
+    captures: tuple[str, ...] | None = None
+
+
+def cached(scope: Scope, config: Config, registry: Registry, work: Work) -> Raw:
     """The raw findings of a scope: from the cache if nothing changed, else from `work`, and remembered.
 
-    work: analyses what concerns the files that it is given. An entry about the whole scope answers for any of its
-    files; where there is none, a question about some files is not made to pay for all.
+    An entry about the whole scope answers for any of its files; where there is none, a question about some files is
+    not made to pay for all.
     """
     folder = Path(config.root) / FOLDER
     targets = sorted(scope.targets)
-    key = user_key()
+    key = sealed.user_key()
     if key is None or folder.is_symlink():
-        return work(targets)
-    whole = scope_key(scope, config, registry)
+        return work(targets, Known(), None)
+    project = project_key(scope, config, registry)
+    whole = _digest([project, *scope.files])
     paths = [folder / f"{whole}.json"]
     if len(targets) < len(scope.files):
-        about = "\0".join([whole, *targets]).encode("utf-8", "surrogateescape")
-        paths.append(folder / f"{hashlib.blake2b(about, digest_size=20).hexdigest()}.json")
+        paths.append(folder / f"{_digest([whole, *targets])}.json")
     for path in paths:
-        entry = read(path, key)
-        if entry is None:
-            continue
-        changed = [name for name, signature in entry.files.items() if not unchanged(name, signature, entry.written)]
-        if not changed:
+        entry = sealed.read(path, Entry, key)
+        if entry is not None and not entry.rests.changed() and not entry.rests.changed_folders():
             return entry.raw
-        if (patched := without_effect(entry.raw, changed, scope)) is not None:
-            remember(folder, path, scope, patched, key, entry.files)
-            return patched
     before = {path: stat_of(path) for path in scope.files}
-    raw = work(targets)
+    memory = sealed.read(folder / f"{project}.runs", Memory, key)
+    known, since = Known(), None
+    if memory is not None:
+        since = _since(memory, scope)
+        known = still_known(_known(memory), since)
+    raw = work(targets, known, since)
     if all(stat_of(name) == stat for name, stat in before.items()):
         # Otherwise a file changed while it was analysed, and what was read is not known.
-        remember(folder, paths[-1], scope, raw, key, {})
+        remember(folder / f"{project}.runs", paths[-1], scope, raw, known, memory.rests if memory else None, key)
     return raw
 
 
+def _since(memory: Memory, scope: Scope) -> Since:
+    from graphlint.noting import Matcher
+
+    now, then = set(scope.files), set(memory.project)
+    matcher = Matcher(scope.overlay)
+
+    def matches(query: Query, path: str) -> bool:
+        return path in now and matcher(query, path)
+
+    return Since(memory.rests.changed() | (now ^ then), memory.rests.changed_folders(), matches)
+
+
+def _known(memory: Memory) -> Known:
+    return Known(memory.plans, {run.root: run for run in memory.runs}, memory.parsed, memory.captures)
+
+
 def remember(
-    folder: Path, path: Path, scope: Scope, raw: Raw, key: bytes, known: Mapping[str, Signature | None]
+    memory_path: Path, entry_path: Path, scope: Scope, raw: Raw, known: Known, old: Rests | None, key: bytes
 ) -> None:
-    """Stores an entry. Signatures in `known` that still hold need no second look at the content."""
+    """Stores what an analysis said, and what is known now."""
+    files: Mapping[str, Signature | None] = old.files if old else {}
+    folders: Mapping[str, Signature | None] = old.folders if old else {}
+    trails = [run.trail for run in known.runs.values()]
+    trails += [t for plan in known.plans.values() for site in plan.sites for t in (site.trail, site.ran_trail)]
+    opened = dict.fromkeys((*scope.files, *known.parsed, *(path for trail in trails for path in trail.opened)))
+    listed = dict.fromkeys(path for trail in trails for path in trail.listed)
     written = time.time_ns()
-    files: dict[str, Signature | None] = {}
-    for name in dict.fromkeys((*scope.files, *raw.trail.opened)):
-        signature = known.get(name)
-        files[name] = signature if signature and _same_stat(stat_of(name), signature) else sign(name)
-    write(folder, path, Entry(written, files, raw), key)
+    rests = Rests(
+        written,
+        {path: renewed(path, files) for path in opened},
+        {path: renewed(path, folders, folder=True) for path in listed},
+    )
+    memory = Memory(rests, list(scope.files), known.plans, list(known.runs.values()), known.parsed, known.captures)
+    sealed.write(memory_path, memory, key)
+    here = dict.fromkeys((*scope.files, *raw.trail.opened))
+    said = Rests(
+        written,
+        {path: rests.files.get(path) or renewed(path, files) for path in here},
+        {path: rests.folders.get(path) or renewed(path, folders, folder=True) for path in raw.trail.listed},
+    )
+    sealed.write(entry_path, Entry(said, raw), key)
 
 
-def without_effect(raw: Raw, changed: Iterable[str], scope: Scope) -> Raw | None:
-    """What the analysis says now, if files with a new content cannot change more than whether they parse."""
-    from graphlint.noting import irrelevant
-    from graphlint.syntax import suspects
-
-    changed = set(changed)
-    # What is read of a notebook is its joined cells, whose trail is not the file's.
-    if changed & set(scope.notebooks) or not irrelevant(changed, raw.trail):
-        return None
-    errors = [error for error in raw.errors if error.path not in changed]
-    broken = sorted(suspects(sorted(changed)))
-    if broken:
-        program = scope.program()
-        for name in broken:
-            program.module(Path(name))
-        errors += [FileError(str(name), " ".join(text.split())) for name, text in sorted(program.errors.items())]
-    return replace(raw, errors=tuple(errors))
-
-
-def scope_key(scope: Scope, config: Config, registry: Registry) -> str:
-    """What an entry is for: which files, which configuration, which rules, which version. Not their content."""
-    import json
-
+def project_key(scope: Scope, config: Config, registry: Registry) -> str:
+    """What a memory is for: which project, which configuration, which rules, which version. Not which files."""
     about = as_toml(config)
-    for irrelevant in (
-        "select",
-        "ignore",
-        "extend-select",
-        "per-file-ignores",
-        "severity",
-        "require-reason",
-        "baseline",
-    ):
-        about.pop(irrelevant)
+    for name in _OF_REPORTS:
+        about.pop(name)
     parts = [
         __version__,
         sys.version,
         json.dumps(about, sort_keys=True, default=str),
-        *scope.files,
-        "roots",
+        str(config.root),
         *map(str, scope.roots),
         *(f"{path}:{stat_of(str(path))}" for path in scope.site_packages),
         *engine_content(registry),
     ]
+    return _digest(parts)
+
+
+def _digest(parts: Iterable[str]) -> str:
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
 
 
@@ -166,146 +188,3 @@ def _stats(paths: Iterable[Path]) -> Iterator[str]:
     for path in sorted(paths):
         stat = path.stat()
         yield f"{path}:{stat.st_mtime_ns}:{stat.st_size}"
-
-
-# ---------------------------------------------------------------------------------------------------- signatures
-
-
-def stat_of(path: str) -> tuple[int, int, int] | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
-
-
-def sign(path: str) -> Signature | None:
-    """The signature of a file as it is now, None if it cannot be read."""
-    stat = stat_of(path)
-    content = content_digest(path)
-    if stat is None or content is None or stat != stat_of(path):
-        return None
-    return Signature(*stat, content)
-
-
-def content_digest(path: str) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
-    except OSError:
-        return None
-
-
-def _same_stat(stat: tuple[int, int, int] | None, signature: Signature | None) -> bool:
-    if stat is None or signature is None:
-        return stat is None and signature is None
-    return stat == (signature.size, signature.time, signature.inode)
-
-
-def unchanged(path: str, signature: Signature | None, written: int) -> bool:
-    stat = stat_of(path)
-    if signature is None:
-        # It could not be read then; whether it can now is for the analysis to say.
-        return stat is None
-    if stat is None:
-        return False
-    if _same_stat(stat, signature) and signature.time < written - _YOUNG_NS:
-        return True
-    return stat[0] == signature.size and content_digest(path) == signature.digest
-
-
-# -------------------------------------------------------------------------------------------------------- storage
-
-
-def user_key() -> bytes | None:
-    """The user's own key, made on first use; None where no private folder can be had."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    path = Path(base, "graphlint", "key")
-    try:
-        data = path.read_bytes()
-        if len(data) == _SEAL:
-            return data
-    except OSError:
-        pass
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(_SEAL))
-        if path.exists():
-            os.replace(temporary, path)
-        else:
-            # Of two first runs at once, both must end up with the same key.
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-            os.unlink(temporary)
-        data = path.read_bytes()
-    except OSError:
-        return None
-    return data if len(data) == _SEAL else None
-
-
-def read(path: Path, key: bytes) -> Entry | None:
-    """The entry, None if there is none, or it is not what this user's graphlint wrote."""
-    import msgspec
-
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    seal, body = data[:_SEAL], data[_SEAL:]
-    if not hmac.compare_digest(seal, _seal(body, key)):
-        return None
-    try:
-        return msgspec.json.decode(body, type=Entry)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-def _seal(body: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(body, key=key, digest_size=_SEAL).digest()
-
-
-def write(folder: Path, path: Path, entry: Entry, key: bytes) -> None:
-    """Stores an entry atomically; a folder that cannot be written is no reason to complain."""
-    import msgspec
-
-    try:
-        body = msgspec.json.encode(entry)
-        prepare(folder)
-        handle, temporary = tempfile.mkstemp(suffix=".tmp", dir=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_seal(body, key) + body)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
-        prune(folder)
-    except (OSError, ValueError):
-        # ValueError: a path that UTF-8 cannot hold.
-        return
-
-
-def prepare(folder: Path) -> None:
-    """Makes the folder, which git and backups leave alone.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    if folder.is_dir():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    (folder / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", encoding="utf-8")
-
-
-def prune(folder: Path) -> None:
-    """Keeps the newest entries."""
-    entries = []
-    for path in folder.glob("*.json"):
-        with contextlib.suppress(OSError):
-            entries.append((path.stat().st_mtime_ns, path))
-    for _, path in sorted(entries, reverse=True)[_KEEP:]:
-        with contextlib.suppress(OSError):
-            path.unlink()

@@ -22,13 +22,14 @@ from graphlint.config import Config, check_rule_names
 from graphlint.finding import FileError, Finding
 from graphlint.registry import Registry, fixer, load_rules
 from graphlint.source import Location, Source, Span
-from graphlint.trail import Trail
+from graphlint.trail import Trail, merged
 from graphlint.value import frozen
 
 if TYPE_CHECKING:
     from graphlint.notebooks import Notebook
     from graphlint.region import Region
     from graphlint.rule import Rule
+    from graphlint.runs import Judged, Known, Since
     from graphlint.scope import Scope
 
 T = TypeVar("T")
@@ -138,9 +139,10 @@ def check(
     if cache and not overlay:
         from graphlint import cache as store
 
-        raw = store.cached(
-            scope, config, registry, lambda wanted: deep(lambda: analyse(scope, config, registry, wanted, jobs))
-        )
+        def work(wanted: Sequence[str], known: Known, since: Since | None) -> Raw:
+            return deep(lambda: analyse(scope, config, registry, wanted, jobs, known, since))
+
+        raw = store.cached(scope, config, registry, work)
     else:
         raw = deep(lambda: analyse(scope, config, registry, sorted(scope.targets), jobs))
     return select(raw, scope, config, registry)
@@ -176,31 +178,59 @@ def deep(work: Callable[[], T]) -> T:
     return result[0]
 
 
-def analyse(scope: Scope, config: Config, registry: Registry, wanted: Iterable[str], jobs: int = 1) -> Raw:
-    """The raw findings of a scope. The files in `wanted` are also checked for whether they parse at all."""
-    from graphlint.interp import analyse as interpret
+def analyse(
+    scope: Scope,
+    config: Config,
+    registry: Registry,
+    wanted: Iterable[str],
+    jobs: int = 1,
+    known: Known | None = None,
+    since: Since | None = None,
+) -> Raw:
+    """The raw findings of a scope. The files in `wanted` are also checked for whether they parse at all.
+
+    known: what earlier analyses left that still holds; it is brought up to date. since: what changed after them.
+    """
+    from graphlint.driver import Driver
+    from graphlint.runs import Known
     from graphlint.syntax import Search
 
     wanted = list(wanted)
-    search = Search((p for p in wanted if Path(p) not in scope.overlay), jobs)
+    known = known if known is not None else Known()
+    unseen = [p for p in wanted if p not in known.parsed]
+    search = Search((p for p in unseen if Path(p) not in scope.overlay), jobs)
     program = scope.program()
-    analysis = interpret(program, config, config.settings, wanted)
-    trail = program.trail()
+    driver = Driver(program, config, lambda regions: judged(regions, registry.rules, program.source), known, since)
+    driver.run(wanted)
+    said = driver.said()
     loaded = {str(module.path) for module in program.loaded()}
-    for path in search.found(loaded):
+    for path in [*search.found(loaded), *(str(p) for p in scope.overlay if str(p) in unseen)]:
         program.module(Path(path))
-    for overlaid in scope.overlay:
-        program.module(overlaid)
-    findings, crashes = judge(analysis.regions, registry.rules, program.source)
-    told = {**program.errors, **analysis.errors}
-    errors = [FileError(str(path), one_line(text)) for path, text in sorted(told.items())]
-    errors += crashes
-    spent = "the work budget ran out in this capture, what it runs later was not seen"
-    notices = [FileError(r.at.path, f"line {r.at.line}: {spent}") for r in analysis.regions if r.spent]
-    fixable = {e.path for f in findings if f.fix for e in f.fix.edits}
+    known.parsed.update((path, program.errors.get(Path(path), "")) for path in unseen)
+    told = {path: text for path in wanted if (text := known.parsed.get(path))}
+    told.update((str(path), text) for path, text in program.errors.items())
+    told.update((e.path, e.message) for e in said.errors)
+    errors = [FileError(path, one_line(text)) for path, text in sorted(told.items())]
+    fixable = {e.path for f in said.findings if f.fix for e in f.fix.edits}
     digests = {path: d for path in sorted(fixable) if (d := scope.digest(path)) is not None}
-    regions = tuple(summary(r) for r in analysis.regions)
-    return Raw(tuple(findings), regions, tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(notices)), digests, trail)
+    return Raw(
+        said.findings,
+        said.regions,
+        tuple(dict.fromkeys((*errors, *said.crashes))),
+        said.notices,
+        digests,
+        merged(driver.trails()),
+    )
+
+
+def judged(regions: Sequence[Region], rules: Sequence[Rule], reader: edits.Reader) -> Judged:
+    """What is kept of the regions of one run."""
+    from graphlint.runs import Judged
+
+    findings, crashes = judge(regions, rules, reader)
+    spent = "the work budget ran out in this capture, what it runs later was not seen"
+    notices = [FileError(r.at.path, f"line {r.at.line}: {spent}") for r in regions if r.spent]
+    return Judged(tuple(findings), tuple(crashes), tuple(summary(r) for r in regions), tuple(notices))
 
 
 def judge(

@@ -1,52 +1,144 @@
-"""A Program that notes what it is asked, and what a later change to a file means for the answers."""
+"""A Program that notes what it is asked: by whom, and what the answers rested on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from graphlint.program.disk import Disk
+from graphlint.program.imports import Target
+from graphlint.program.module import Module
 from graphlint.program.program import Program
-from graphlint.trail import Query, Trail
+from graphlint.source import Source
+from graphlint.trail import Notes, Query
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Noting(Disk):
-    opened: set[str] = field(default_factory=set)
+    program: NotingProgram | None = None
 
     def read(self, path: str, keep: bool = True) -> bytes:
-        self.opened.add(path)
+        if self.program is not None:
+            self.program.notes.opened.add(path)
         return Disk.read(self, path, keep)
 
     def scan(self, path: str) -> bytes:
         return Disk.read(self, path, False)
 
+    def listing(self, folder: str) -> tuple[frozenset[str], frozenset[str]]:
+        if self.program is not None:
+            self.program.notes.listed.add(folder)
+        return Disk.listing(self, folder)
+
+
+class _Outlines(dict[str, "tuple[bytes | None, tuple[str, ...]]"]):
+    """Remembered outlines of files; a look at one rests on the file."""
+
+    def __init__(self, program: NotingProgram) -> None:
+        super().__init__()
+        self.program = program
+
+    def __contains__(self, path: object) -> bool:
+        self.program.notes.opened.add(str(path))
+        return super().__contains__(path)
+
 
 class NotingProgram(Program):
-    """A Program that notes what it is asked."""
+    """A Program that notes what it is asked.
+
+    Answers that are remembered from an earlier question are noted again with what they rested on: each piece of work
+    has the whole trail of its own, whatever ran before it.
+    """
 
     def __init__(
         self, files: Sequence[Path], roots: Sequence[Path], sites: Sequence[Path], overlay: Mapping[Path, str]
     ) -> None:
+        self.notes = Notes()
         super().__init__(files, roots, sites, overlay)
-        self._noting = _Noting(self.disk.overlay)
+        self.only: frozenset[str] | None = None
+        """If given, captures are looked for in these files only."""
+        self.outlines = _Outlines(self)
+        self._noting = _Noting(self.disk.overlay, program=self)
         self.disk = self._noting
-        self._queries: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self._rested: dict[object, Notes] = {}
+        self._found: dict[tuple[str, tuple[str, ...], int], tuple[Path, ...]] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[Notes]:
+        """Notes of what is asked inside; those around do not get them."""
+        outer, self.notes = self.notes, Notes()
+        try:
+            yield self.notes
+        finally:
+            self.notes = outer
+
+    def _resting(self, key: object, work: Callable[[], T]) -> T:
+        """The answer of `work`, which remembers by itself; what it rested on is noted each time."""
+        if key in self.notes.done:
+            return work()
+        rested = self._rested.get(key)
+        if rested is not None:
+            answer = work()
+        else:
+            with self.noted() as rested:
+                answer = work()
+            self._rested[key] = rested
+        self.notes.add(rested)
+        self.notes.done.add(key)
+        return answer
+
+    def module(self, path: Path) -> Module | None:
+        key = ("module", str(path))
+        if key in self.notes.done:
+            return Program.module(self, path)
+        return self._resting(key, lambda: Program.module(self, path))
+
+    def source(self, path: Path) -> Source:
+        self.notes.opened.add(os.path.abspath(path))
+        return Program.source(self, path)
+
+    def locate(self, dotted: str, importer: Module | None = None) -> str | None:
+        key = ("locate", dotted, "" if importer is None else str(importer.path))
+        if key in self.notes.done:
+            return Program.locate(self, dotted, importer)
+        return self._resting(key, lambda: Program.locate(self, dotted, importer))
+
+    def import_target(self, module: Module, name: str) -> Target:
+        key = ("target", str(module.path), name)
+        if key in self.notes.done:
+            return Program.import_target(self, module, name)
+        return self._resting(key, lambda: Program.import_target(self, module, name))
+
+    # ---------------------------------------------------------------------------------------- text search
+
+    def _searched(
+        self, kind: str, words: tuple[str, ...], limit: int, work: Callable[[], tuple[Path, ...]]
+    ) -> tuple[Path, ...]:
+        key = (kind, words, limit)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = work()
+        if key not in self.notes.queries:
+            self.notes.queries[key] = tuple(map(str, found))
+        return found
 
     def mentions(self, token: str, limit: int | None = None) -> tuple[Path, ...]:
-        found = super().mentions(token, limit)
-        # Asked twice with different limits, the longer answer tells more.
-        known = self._queries.get(("mentions", (token,)), ())
-        self._queries["mentions", (token,)] = max(known, tuple(map(str, found)), key=len)
-        return found
+        return self._searched("mentions", (token,), limit or 0, lambda: Program.mentions(self, token, limit))
+
+    def subclassing(self, name: str, limit: int) -> tuple[Path, ...]:
+        return self._searched("subclassing", (name,), limit, lambda: Program.subclassing(self, name, limit))
 
     def capture_files(self, more: Iterable[str | bytes] = ()) -> tuple[Path, ...]:
         words = tuple(m if isinstance(m, str) else m.decode("latin-1") for m in more)
-        found = super().capture_files(words)
-        self._queries["captures", words] = tuple(map(str, found))
-        return found
+        if self.only is not None:
+            return tuple(path for path in self.files if str(path) in self.only)
+        return self._searched("captures", words, 0, lambda: Program.capture_files(self, words))
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
         for file in self.files:
@@ -55,22 +147,27 @@ class NotingProgram(Program):
             except OSError:
                 continue
 
-    def trail(self) -> Trail:
-        opened = tuple(sorted(self._noting.opened - set(self.disk.overlay)))
-        return Trail(opened, tuple(Query(kind, words, m) for (kind, words), m in sorted(self._queries.items())))
 
+class Matcher:
+    """Answers queries for single files."""
 
-def irrelevant(changed: Iterable[str], trail: Trail) -> bool:
-    """Whether files with a new content cannot change what the analysis said."""
-    files = [os.path.abspath(path) for path in changed]
-    opened = set(trail.opened)
-    if any(path in opened for path in files):
-        return False
-    # Only the changed files are read, by a Program that has no others.
-    program = Program([Path(path) for path in files], [])
-    for query in trail.queries:
-        now = program.mentions(query.words[0]) if query.kind == "mentions" else program.capture_files(query.words)
-        before = set(query.matched)
-        if {str(path) for path in now} != {path for path in files if path in before}:
-            return False
-    return True
+    def __init__(self, overlay: Mapping[Path, str]) -> None:
+        self.overlay = overlay
+        self._programs: dict[str, Program] = {}
+        self._known: dict[tuple[str, tuple[str, ...], int, str], bool] = {}
+
+    def __call__(self, query: Query, path: str) -> bool:
+        key = (query.kind, query.words, query.limit, path)
+        if key not in self._known:
+            self._known[key] = self._asked(query, path)
+        return self._known[key]
+
+    def _asked(self, query: Query, path: str) -> bool:
+        program = self._programs.get(path)
+        if program is None:
+            program = self._programs[path] = Program([Path(path)], [], None, self.overlay)
+        if query.kind == "mentions":
+            return bool(program.mentions(query.words[0]))
+        if query.kind == "subclassing":
+            return bool(program.subclassing(query.words[0], 1))
+        return bool(program.capture_files(query.words))

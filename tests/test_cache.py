@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from graphlint import cache, engine
+from graphlint import cache, driver, engine, interp, sealed
 from graphlint.config import Config
 from graphlint.engine import Report, check
+from graphlint.interp.roots import Root
 from graphlint.registry import load_rules
+from graphlint.runs import Run
+from graphlint.scope import find_scope
 from tests.helpers import CAPTURE, RULE, rule_folder
 
 
@@ -61,6 +67,11 @@ def run(folder: Path, *paths: str, use: bool = True, **settings: object) -> Repo
 
 def entries(folder: Path) -> list[Path]:
     return sorted((folder / cache.FOLDER).glob("*.json"))
+
+
+def files(folder: Path) -> list[Path]:
+    """The entries, and what is known of single roots."""
+    return [*entries(folder), *(folder / cache.FOLDER).glob("*.runs")]
 
 
 def test_the_same_answer_with_and_without_and_only_one_analysis(project: Path, runs: list[int]) -> None:
@@ -130,8 +141,9 @@ def damaged(data: bytes) -> list[bytes]:
 @pytest.mark.parametrize("number", range(7))
 def test_a_damaged_entry_is_not_believed(project: Path, runs: list[int], number: int) -> None:
     expected = run(project)
-    (path,) = entries(project)
-    path.write_bytes(damaged(path.read_bytes())[number])
+    assert len(files(project)) == 2
+    for path in files(project):
+        path.write_bytes(damaged(path.read_bytes())[number])
     assert run(project) == expected
     assert len(runs) == 2
     run(project)
@@ -141,11 +153,11 @@ def test_a_damaged_entry_is_not_believed(project: Path, runs: list[int], number:
 def test_an_entry_that_came_with_a_repository_is_not_believed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could hide findings, or carry a fix that writes where nobody asked."""
     run(project)
-    (path,) = entries(project)
-    body = path.read_bytes()[32:].replace(b"makes the host wait", b"is perfectly harmless")
-    forged = cache._seal(body, b"another user's key".ljust(32))
-    path.write_bytes(forged + body)
-    assert "harmless" not in str(run(project).findings)
+    for path in files(project):
+        body = zlib.decompress(path.read_bytes()[32:]).replace(b"makes the host wait", b"is perfectly harmless")
+        body = zlib.compress(body)
+        path.write_bytes(sealed.seal(body, b"another user's key".ljust(32)) + body)
+        assert "harmless" not in str(run(project).findings)
 
 
 def test_pickle_is_nowhere() -> None:
@@ -194,32 +206,52 @@ def test_concurrent_runs_agree(project: Path) -> None:
 
 def test_old_entries_go(project: Path) -> None:
     folder = project / cache.FOLDER
-    cache.prepare(folder)
+    sealed.prepare(folder)
     for number in range(60):
         (folder / f"{number}.json").write_text("x")
+        (folder / f"{number}.runs").write_text("x")
     run(project)
-    assert len(entries(project)) <= 25
+    assert len(entries(project)) <= 25 and len(files(project)) <= 50
 
 
 HELPER = "def show(t):\n    return t.sum()\n"
 
 
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The file of every root that is followed."""
+    names: list[str] = []
+    original = driver.Driver.fresh_run
+
+    def counting(self: driver.Driver, root: Root, configured: bool) -> Run:
+        names.append(root.path.name)
+        return original(self, root, configured)
+
+    monkeypatch.setattr(driver.Driver, "fresh_run", counting)
+    return names
+
+
 @pytest.mark.parametrize(
-    ("text", "analyses"),
+    ("text", "roots"),
     [
-        ("x = 3\n", 1),
-        ("def broken(:\n", 1),
-        ("import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    torch.ones(3).cuda().item()\n", 2),
+        ("x = 3\n", []),
+        ("def broken(:\n", []),
+        (
+            "import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    torch.ones(3).cuda().item()\n",
+            ["other.py"],
+        ),
     ],
     ids=["irrelevant", "broken", "a capture"],
 )
-def test_a_change_that_cannot_matter_costs_no_analysis(
-    project: Path, runs: list[int], text: str, analyses: int
+def test_a_change_costs_the_roots_that_it_can_matter_to(
+    project: Path, runs: list[int], followed: list[str], text: str, roots: list[str]
 ) -> None:
     run(project)
+    assert followed == ["step.py"]
     (project / "other.py").write_text(text)
+    followed.clear()
     changed = run(project)
-    assert len(runs) == analyses
+    assert followed == roots
     assert changed == run(project, use=False)
     count = len(runs)
     assert run(project) == changed and len(runs) == count, "and it is remembered"
@@ -246,3 +278,80 @@ def test_a_new_caller_of_what_captures_is_seen(project: Path, runs: list[int]) -
     )
     assert [f.at.line for f in run(project).findings if f.rule == "host-read"] == [6]
     assert run(project) == run(project, use=False)
+
+
+def test_after_any_edit_it_says_what_an_analysis_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real programs of several files: lines come, go, and break; each time all that is reported is the same."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "examples"
+    for name in ("quickstart", "training"):
+        shutil.copytree(Path(__file__).parent.parent / "examples" / name, folder / name)
+    for path in folder.rglob("*.py"):
+        old(path)
+    registry, config = load_rules(), Config(root=folder)
+    choose = random.Random(7)
+    check([folder], config, registry=registry, cache=True)
+    for number in range(8):
+        path = choose.choice(sorted(folder.rglob("*.py")))
+        text = path.read_text()
+        lines = text.split("\n")
+        place = choose.randrange(len(lines))
+        edits = {"shift": ["# a line"], "drop": [], "twice": lines[place : place + 1], "break": ["def (:"]}
+        kind = choose.choice(sorted(edits))
+        lines[place : place + (kind == "drop")] = edits[kind]
+        path.write_text("\n".join(lines))
+        kept = check([folder], config, registry=registry, cache=True)
+        assert kept == check([folder], config, registry=registry), f"{number}: {kind} in {path.name}"
+        path.write_text(text)
+
+
+def test_files_that_come_and_go_are_seen_where_they_matter(project: Path, followed: list[str]) -> None:
+    (project / "step.py").write_text(
+        "from pkg.helper import show\n" + CAPTURE.replace("print(total.item())", "show(x)")
+    )
+    (project / "single.py").write_text(CAPTURE)
+    run(project)
+    (project / "pkg").mkdir()
+    (project / "pkg" / "__init__.py").write_text("")
+    (project / "pkg" / "helper.py").write_text(HELPER.replace("sum()", "sum().item()"))
+    after = run(project)
+    assert ("helper.py", 2) in {(Path(f.at.path).name, f.at.line) for f in after.findings}
+    assert after == run(project, use=False)
+    followed.clear()
+    (project / "far").mkdir()
+    (project / "far" / "unrelated.py").write_text("y = 1\n")
+    assert run(project) == run(project, use=False)
+    (project / "pkg" / "helper.py").unlink()
+    assert run(project) == run(project, use=False)
+    assert ("helper.py", 2) not in {(Path(f.at.path).name, f.at.line) for f in run(project).findings}
+
+
+def test_a_new_subclass_elsewhere_is_seen(project: Path) -> None:
+    """Nothing but its base's name leads from the capture to it."""
+    (project / "base.py").write_text(
+        "import torch\n\n\nclass Base:\n    def show(self, t):\n        raise NotImplementedError\n\n"
+        "    def record(self):\n        x = torch.ones(8, device='cuda')\n        g = torch.cuda.CUDAGraph()\n"
+        "        self.show(x)\n        with torch.cuda.graph(g):\n            self.show(x)\n"
+    )
+    run(project)
+    (project / "other.py").write_text(
+        "from base import Base\n\n\nclass Own(Base):\n    def show(self, t):\n        return t.sum().item()\n"
+    )
+    after = run(project)
+    assert [Path(f.at.path).name for f in after.findings if f.rule == "host-read"] == ["other.py", "step.py"]
+    assert after == run(project, use=False)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "compiled", "training"])
+def test_roots_one_by_one_say_what_they_say_together(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    shutil.copytree(Path(__file__).parent.parent / "examples" / name, folder)
+    shutil.copytree(folder, folder / "tests")
+    registry, config = load_rules(), Config(root=folder)
+    scope = find_scope([folder], config, {})
+    program = scope.program()
+    together = engine.deep(lambda: interp.analyse(program, config, config.settings, sorted(scope.targets)))
+    findings, crashes = engine.judge(together.regions, registry.rules, program.source)
+    raw = engine.deep(lambda: engine.analyse(scope, config, registry, sorted(scope.targets)))
+    assert (list(raw.findings), crashes) == (findings, []) and findings
+    assert list(raw.regions) == [engine.summary(region) for region in together.regions]
