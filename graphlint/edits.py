@@ -310,9 +310,46 @@ def after_block(at: Location, *lines: str) -> Edit | None:
     return Edit(at.path, Span(end.end_line, end.end_column, end.end_line, end.end_column), new)
 
 
+def append_to_block(at: Location, line: str) -> Edit | None:
+    """A statement at the end of the body below the header around `at`."""
+    first, block = first_inside(at), body(at)
+    inner_ = statement(first) if first is not None else None
+    if inner_ is None or block is None:
+        return None
+    end = block[0]
+    return Edit(at.path, Span(end.end_line, end.end_column, end.end_line, end.end_column), f"\n{inner_.indent}{line}")
+
+
+def behind_block(at: Location) -> Location | None:
+    """The statement behind the body below the header around `at`."""
+    block, source = body(at), _text(at.path)
+    if block is None or source is None:
+        return None
+    following = next((s for s in source.statements if s.span.line > block[0].end_line), None)
+    return Location(at.path, following.span) if following is not None else None
+
+
 def replace(at: Location, new: str) -> Edit | None:
     """The expression at `at` becomes `new`."""
     return Edit(at.path, at.span, new) if text(at) and parsed(new) is not None else None
+
+
+def spelled(at: Location, new: str) -> Edit | None:
+    """The text at `at`, which need not be an expression, becomes `new`: a header of a block, a statement."""
+    return Edit(at.path, at.span, new) if text(at) else None
+
+
+def wrap_lines(first: Location, last: Location, header: str) -> Edit | None:
+    """The simple statements from `first` to `last`, which stand in one body, move into a block below `header`."""
+    one, two, source = statement(first), statement(last), _text(first.path)
+    if one is None or two is None or source is None or one.indent.strip() or one.indent != two.indent:
+        return None
+    rows = source.source.lines[one.span.line - 1 : two.span.end_line]
+    if _has_long_text("\n".join(rows)):
+        return None
+    inside = [f"{one.indent}    {row[len(one.indent) :]}" if row.strip() else row for row in rows]
+    span = Span(one.span.line, 1, two.span.end_line, len(rows[-1]) + 1)
+    return Edit(first.path, span, "\n".join([one.indent + header, *inside]))
 
 
 def insert(at: Location, new: str, *, end: bool = False) -> Edit | None:
@@ -457,6 +494,18 @@ def move(at: Location, to: Location) -> tuple[Edit | None, Edit | None]:
     return delete(at), before(to, *moved) if moved else None
 
 
+def move_behind(at: Location, header: Location) -> list[Edit | None]:
+    """The simple statement around `at` goes behind the block of `header` that it stands in."""
+    found, block, outer, moved = statement(at), body(header), statement(header), lines(at)
+    if found is None or block is None or outer is None or not moved:
+        return [None]
+    if found.span.end_line < block[0].end_line:
+        return [delete(at), after_block(header, *moved)]
+    left = [f"{found.indent}pass"] if found.span.line == block[0].line else []
+    new = [*left, *(outer.indent + line for line in moved)]
+    return [Edit(at.path, Span(found.span.line, 1, block[0].end_line, block[0].end_column), "\n".join(new))]
+
+
 def lines(at: Location) -> list[str]:
     """The simple statement around `at` without its indentation, with the comment behind it; empty if it has none."""
     import textwrap
@@ -511,6 +560,31 @@ def names(at: Location) -> list[tuple[Location, str]]:
             return []
         found.append((place, token.string))
     return found
+
+
+def function_lines(at: Location) -> list[Location]:
+    """Every statement of the function around `at`, headers of blocks included, in order; of the file outside one."""
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None:
+        return []
+    number = source.statements.index(found)
+    width = len(found.indent.expandtabs())
+    first = 0
+    for before_ in range(number - 1, -1, -1):
+        candidate = source.statements[before_]
+        if candidate.compound and len(candidate.indent.expandtabs()) < width:
+            width = len(candidate.indent.expandtabs())
+            if _slice(source.source, candidate.span).startswith(("def ", "async def ", "class ")):
+                first = before_ + 1
+                break
+    else:
+        width = -1
+    lines_: list[Location] = []
+    for candidate in source.statements[first:]:
+        if len(candidate.indent.expandtabs()) <= width:
+            break
+        lines_.append(Location(at.path, candidate.span))
+    return lines_
 
 
 def headers(at: Location) -> list[Location]:
@@ -699,6 +773,9 @@ def kept_value(at: Location) -> Location | None:
     import libcst
 
     nodes = inner(at)
+    whole = statement(at)
+    if whole is not None and any(isinstance(node, libcst.AssignTarget) for _, node in nodes):
+        nodes = inner(Location(at.path, whole.span))  # what is kept stands on the other side
     wanted: libcst.BaseExpression | None = None
     for _, node in nodes:
         if isinstance(node, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp)):

@@ -156,6 +156,21 @@ def sound(row: dict[str, Any], backend: str) -> bool:
     return ended and row["stable"] and not row["lost"] and not row["failed"]
 
 
+def show(row: dict[str, Any], diff: bool) -> None:
+    """One line of the table, what went wrong, and what was changed."""
+    state = "clean" if row["clean"] else "silent" if not row["rules"] else "left: " + " ".join(row["left"])
+    name = "/".join(Path(row["program"]).parts[-2:])
+    print(f"{name}: {' '.join(row['rules'])} | {state} | {row['outcome']} {row['detail']}", flush=True)
+    for note in (
+        *row["failed"],
+        *(f"lost {text}" for text in row["lost"]),
+        *(["not stable"] if not row["stable"] else []),
+    ):
+        print(f"    {note}")
+    if diff and row["diff"]:
+        print(row["diff"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path)
@@ -169,16 +184,10 @@ def main() -> int:
     chosen = [p for p in programs(options.folders or [ROOT / "rules"]) if options.only in p.as_posix()]
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         waiting = [pool.submit(examine, path.resolve(), options.backend, options.timeout) for path in chosen]
-        rows = [done.result() for done in waiting]
-    for path, row in zip(chosen, rows, strict=True):
-        row["program"] = path.as_posix()
-        state = "clean" if row["clean"] else "silent" if not row["rules"] else "left: " + " ".join(row["left"])
-        notes = [*row["failed"], *(f"lost {text}" for text in row["lost"]), *([] if row["stable"] else ["not stable"])]
-        print(f"{path.parent.name}/{path.name}: {' '.join(row['rules'])} | {state} | {row['outcome']} {row['detail']}")
-        for note in notes:
-            print(f"    {note}")
-        if options.diff and row["diff"]:
-            print(row["diff"])
+        rows = []
+        for path, done in zip(chosen, waiting, strict=True):
+            rows.append({**done.result(), "program": path.as_posix()})
+            show(rows[-1], options.diff)
     found = [row for row in rows if row["rules"]]
     clean = [row for row in rows if row["clean"]]
     ran = [row for row in clean if row["outcome"] not in ("", "static-only")]

@@ -54,12 +54,40 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         if edits.code(node.func).endswith(("clip_grad_norm_", "get_total_norm")):
             made = edits.without_argument(at, "error_if_nonfinite")
             return edits.fix("leave the norm unchecked", made, safe=False)
+        if name in ("masked_fill", "masked_fill_") and at == problem.at and len(node.args) == 2:
+            return _filled(at, node, path, name)
+        if name == "synchronize" and not node.args and at == problem.at:
+            return _not_synchronised(problem, region, at)
         if name in _UNCHECKED and path.endswith("linalg"):
             other, result = _UNCHECKED[name]
             arguments = ", ".join(edits.code(a).rstrip(" ,") for a in node.args)
             new = f"{path}.{other}({arguments}){result}"
             return edits.fix("decompose without the check on the host", edits.replace(at, new), safe=True)
     return _told(problem, region) or _after_the_replay(problem, region, nodes) or _operand(problem, nodes)
+
+
+def _filled(at: Location, node: edits.CallNode, owner: str, name: str) -> Fix | None:
+    """`x.masked_fill(m, t)`, which reads `t`, as `torch.where(m, t, x)`."""
+    torch = edits.torch_name(at.path)
+    if torch is None or any(a.keyword is not None or a.star for a in node.args):
+        return None
+    mask, value = (edits.code(a.value) for a in node.args)
+    chosen = f"{torch}.where({mask}, {value}, {owner})"
+    new = chosen if name == "masked_fill" else f"{owner}.copy_({chosen})"
+    return edits.fix("choose on the GPU", edits.replace(at, new), safe=False)
+
+
+def _not_synchronised(problem: Problem, region: Region, at: Location) -> Fix | None:
+    """A statement that waits for the GPU goes behind the capture, or is left to eager runs."""
+    import libcst
+
+    if not any(isinstance(n, libcst.Expr) for _, n in edits.inner(at)):
+        return None
+    if problem.function == region.function:
+        return edits.fix("wait behind the capture", *edits.move_behind(at, region.at), safe=False)
+    torch = edits.torch_name(at.path)
+    made_ = edits.wrap(at, [f"if not {torch}.cuda.is_current_stream_capturing():"]) if torch is not None else None
+    return edits.fix("wait in eager runs only", made_, safe=False)
 
 
 def _told(problem: Problem, region: Region) -> Fix | None:
@@ -148,7 +176,7 @@ def _calculated_with(at: Location, node: edits.AssignNode) -> bool:
     import libcst
 
     target = node.targets[0].target if isinstance(node, libcst.Assign) else node.target
-    rest = edits.rest_of_body(at)
+    rest = [line for line in edits.function_lines(at) if line.span.line != at.span.line]
     if not isinstance(target, libcst.Name) or not rest:
         return False
     uses = [place for line in rest for place, name in edits.names(line) if name == target.value]
@@ -156,7 +184,9 @@ def _calculated_with(at: Location, node: edits.AssignNode) -> bool:
         kinds = (libcst.BaseExpression, libcst.BaseSmallStatement)
         around = [other for where, other in edits.inner(place) if where != place and isinstance(other, kinds)]
         parent = around[-1] if around else None
-        if not isinstance(parent, libcst.BinaryOperation) or not isinstance(parent.operator, _arithmetic()):
+        calculated = isinstance(parent, libcst.BinaryOperation) and isinstance(parent.operator, _arithmetic())
+        # A comparison is told by itself, where a choice depends on it.
+        if not calculated and not isinstance(parent, libcst.Comparison):
             return False
     return bool(uses)
 

@@ -13,7 +13,12 @@ from graphlint.source import Location
 def fix(problem: Problem, region: Region) -> Fix | None:
     import libcst
 
-    for at, node in edits.inner(problem.at):
+    nodes = edits.inner(problem.at)
+    if any(isinstance(node, (libcst.While, libcst.CompIf)) for _, node in nodes):
+        return None  # how often something is done cannot be chosen on the GPU
+    if any(isinstance(node, libcst.BooleanOperation) and _guards(node) for _, node in nodes):
+        return None
+    for at, node in nodes:
         if isinstance(node, libcst.Assert):
             torch = edits.torch_name(at.path)
             message = f", {edits.code(node.msg)}" if isinstance(node.msg, libcst.SimpleString) else ""
@@ -23,7 +28,38 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             return edits.fix("check on the GPU, without waiting", edits.rewrite(at, line), safe=False)
         if isinstance(node, libcst.If):
             return _where(at, node) or _returned(at, node)
+        if isinstance(node, (libcst.IfExp, libcst.BooleanOperation, libcst.Comparison, libcst.Call)):
+            made = _expression(at, node)
+            if made is not None:
+                return made
     return None
+
+
+def _expression(at: Location, node: edits.ExpressionNode) -> Fix | None:
+    """`a if t else b`, `t and u`, `0 < t < 1` and `max(t, u)` as work on tensors."""
+    import libcst
+
+    torch, new = edits.torch_name(at.path), None
+    if torch is None:
+        return None
+    if isinstance(node, libcst.IfExp):
+        if _one(node.body) and _one(node.orelse):
+            new = f"{torch}.where({_device_side(node.test)}, {edits.code(node.body)}, {edits.code(node.orelse)})"
+    elif isinstance(node, libcst.Call):
+        plain = len(node.args) == 2 and not any(a.keyword or a.star or edits.is_number(a.value) for a in node.args)
+        if plain and edits.code(node.func) in ("max", "min"):
+            both = ", ".join(edits.code(a.value) for a in node.args)
+            new = f"{torch}.{edits.code(node.func)}imum({both})"
+    elif isinstance(node, libcst.BooleanOperation) or len(getattr(node, "comparisons", ())) == 2:
+        new = _device_side(node)
+    if new is None:
+        return None
+    return edits.fix("calculate on the GPU", edits.replace(at, new), safe=False)
+
+
+def _guards(test: edits.ExpressionNode) -> bool:
+    """Whether one side of a test makes sure that the other can be asked at all."""
+    return re.search(r"\bNone\b|\bisinstance\b|\bhasattr\b|\blen\(", edits.code(test)) is not None
 
 
 def _device_side(test: edits.ExpressionNode) -> str:
@@ -37,6 +73,11 @@ def _device_side(test: edits.ExpressionNode) -> str:
         sign = "|" if isinstance(test.operator, libcst.Or) else "&"
         sides = [_device_side(side) for side in (test.left, test.right)]
         return f" {sign} ".join(side if edits.is_primary(side) else f"({side})" for side in sides)
+    if isinstance(test, libcst.Comparison) and len(test.comparisons) == 2:
+        first, second = test.comparisons
+        middle = edits.code(first.comparator)
+        left = f"({edits.code(test.left)}{edits.code(first.operator)}{middle})"
+        return f"{left} & ({middle}{edits.code(second.operator)}{edits.code(second.comparator)})"
     return edits.code(test)
 
 

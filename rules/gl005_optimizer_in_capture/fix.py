@@ -17,6 +17,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         return edits.fix(
             "build an optimizer whose scaled step can be captured", edits.arguments(built, wanted), safe=False
         )
+    if problem.message.endswith("build it with `fused=True`"):
+        return edits.fix("build the optimizer with `fused=True`", edits.argument(built, "fused", "True"), safe=False)
     if "capturable=True" not in problem.message:
         return None
     made = [edits.argument(built, "capturable", "True")]

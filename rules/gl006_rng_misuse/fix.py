@@ -5,6 +5,9 @@ from __future__ import annotations
 from graphlint import edits
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
+from graphlint.source import Location
+
+_SEEDS = ("manual_seed", "manual_seed_all", "seed")
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
@@ -12,6 +15,9 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
     nodes = edits.inner(problem.at)
     for at, node in nodes:
+        told = node.value if isinstance(node, libcst.Expr) else None
+        if isinstance(told, libcst.Call) and edits.code(told.func).rpartition(".")[2] in _SEEDS:
+            return _seeded_outside(problem, region, at)
         if not isinstance(node, libcst.Call):
             continue
         for argument in node.args:
@@ -22,6 +28,15 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             outer = next((place for place, other in nodes if _converts(other, node)), at)
             return edits.fix("draw on the device, anew at each replay", edits.replace(outer, drawn), safe=False)
     return None
+
+
+def _seeded_outside(problem: Problem, region: Region, at: Location) -> Fix | None:
+    """A statement that seeds goes before the capture, or is left to eager runs."""
+    if problem.function == region.function:
+        return edits.fix("seed before the capture", *edits.move(at, region.at), safe=False)
+    torch = edits.torch_name(at.path)
+    made = edits.wrap(at, [f"if not {torch}.cuda.is_current_stream_capturing():"]) if torch is not None else None
+    return edits.fix("seed in eager runs only; replays go on with the generator", made, safe=False)
 
 
 def _converts(node: edits.Node, call: edits.CallNode) -> bool:

@@ -17,6 +17,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 
     if problem.message.endswith("move it before") and (made := _made_there(problem, region)):
         return made
+    if "from pinned memory" in problem.message and (made := _not_blocking(problem, region)):
+        return made
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Assign) and len(node.targets) == 1:
             target = node.targets[0].target
@@ -25,9 +27,32 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         made = None
         if isinstance(node, libcst.Call) and edits.code(node.func).rpartition(".")[2] in ("tensor", "as_tensor"):
             made = _full(at, node)
+        if isinstance(node, libcst.Call) and edits.code(node.func).endswith(".new_tensor") and at == problem.at:
+            made = _new_full(at, node)
         if made is not None:
             return made
     return None
+
+
+def _not_blocking(problem: Problem, region: Region) -> Fix | None:
+    """A copy from pinned memory is recorded if it does not block."""
+    for fact in region.captured:
+        if fact.at == problem.at and isinstance(fact, Op):
+            source = fact.argument(0, "src")
+            pinned = [o.storage.pinned for o in options(source) if isinstance(o, Tensor)] if source is not None else []
+            if pinned and all(pinned):
+                made = edits.argument(problem.at, "non_blocking", "True")
+                return edits.fix("do not block: the source is pinned", made, safe=True)
+    return None
+
+
+def _new_full(at: Location, call: edits.CallNode) -> Fix | None:
+    """`x.new_tensor(0.5)` as `x.new_full((), 0.5)`."""
+    owner = edits.code(call.func).removesuffix(".new_tensor")
+    if len(call.args) != 1 or call.args[0].keyword is not None or not edits.is_number(call.args[0].value):
+        return None
+    new = f"{owner}.new_full((), {edits.code(call.args[0].value)})"
+    return edits.fix(_TITLE, edits.replace(at, new), safe=False)
 
 
 def _filled(problem: Problem, region: Region, at: Location, target: edits.SubscriptNode, number: str) -> Fix | None:

@@ -7,11 +7,14 @@ from graphlint.fact import Op
 from graphlint.finding import Fix, Problem
 from graphlint.places import is_optimizer
 from graphlint.region import Region
+from graphlint.value import Instance
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
     if problem.message.startswith("gradients accumulate from None"):
         return _own_gradients(problem, region)
+    if "compiled with CUDA graphs of its own" in problem.message:
+        return _plainly_compiled(problem, region)
     if not any(word in problem.message for word in ("clone", "overwrite")):
         return None
     kept = edits.kept_value(problem.at)
@@ -36,3 +39,15 @@ def _own_gradients(problem: Problem, region: Region) -> Fix | None:
     owner = edits.code(call.func.value)
     made = edits.zeroed_gradients(cleared[-1].at, owner, optimizer=is_optimizer(cleared[-1].receiver))
     return edits.fix("give the parameters gradients of their own to add to", made, safe=False)
+
+
+def _plainly_compiled(problem: Problem, region: Region) -> Fix | None:
+    """Without the mode that captures: the graph around it records its kernels."""
+    for fact in region.captured:
+        if fact.at == problem.at and isinstance(fact, Op) and isinstance(fact.receiver, Instance):
+            made = fact.receiver.made
+            if made is not None and "mode" in edits.text(made):
+                return edits.fix(
+                    "compile it without graphs of its own", edits.without_argument(made, "mode"), safe=False
+                )
+    return None
