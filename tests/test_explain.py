@@ -186,6 +186,12 @@ def test_every_rule_has_a_page_that_says_what_was_measured(rule: object) -> None
     assert len(text.splitlines()) <= 80, "nobody reads more at night"
 
 
+@pytest.mark.parametrize("rule", RULES.rules, ids=lambda rule: rule.name)
+def test_a_page_says_what_the_fix_does(rule: object) -> None:
+    found = next(r for r in RULES.rules if r is rule)
+    assert ("`--fix" in page(found)) == (found.folder / "fix.py").exists()
+
+
 BLOCKS = [
     pytest.param(code, id=f"{path.parent.name}-{number}")
     for path in sorted((Path(__file__).parent.parent / "rules").glob("gl*/README.md"))
