@@ -7,7 +7,11 @@ Both back ends, the emulator and the real capture, write the same records; judge
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import torch
+
+from graphlint.runtime.emulate.storages import storage_of
 from graphlint.runtime.frames import Site
 
 Stack = tuple[Site, ...]
@@ -31,6 +35,22 @@ class CaptureBegin(Event):
     pool_given: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A tensor that a graph reads from outside, or leaves behind. `bytes` are those of its storage."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    parameter: bool = False
+
+    @classmethod
+    def of(cls, tensor: Any) -> Static:
+        storage = storage_of(tensor)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return cls(tuple(tensor.shape), dtype, int(storage.nbytes()), isinstance(tensor, torch.nn.Parameter))
+
+
 @dataclass(slots=True, kw_only=True)
 class CaptureEnd(Event):
     """`error` is the first line of what the capture failed with, None if it succeeded."""
@@ -41,6 +61,9 @@ class CaptureEnd(Event):
     pool_bytes: int = 0
     peak: int = 0
     """The most memory of its own that the capture held at once."""
+    inputs: tuple[Static, ...] = ()
+    outputs: tuple[Static, ...] = ()
+    """What the capture made and the program still holds at its end."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -36,6 +36,12 @@ def is_user(filename: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def is_own(filename: str) -> bool:
+    """graphlint's own code."""
+    return filename.startswith(_HERE)
+
+
+@lru_cache(maxsize=4096)
 def is_library(filename: str) -> bool:
     """Third-party code that is neither torch nor graphlint: model libraries."""
     parts = filename.replace("\\", "/")

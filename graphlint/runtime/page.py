@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from graphlint.runtime.text import details
+
 MAX_OPERATIONS = 20_000
 
 _STYLE = """
@@ -88,7 +90,8 @@ def page(traced: Any, data: dict[str, Any]) -> str:
         where = f"{html.escape(region['path'])}:{region['line']}"
         if region["captured"]:
             text = f"{region['calls']} calls, {region['replays']} replays, pool {region['pool_bytes'] / 2**20:.1f} MiB"
-            parts.append(f"<div class=card><span class='tag ok'>captured</span><code>{where}</code> {text}</div>")
+            more = "".join(f"<br><span class=dim>{html.escape(line)}</span>" for line in details(region))
+            parts.append(f"<div class=card><span class='tag ok'>captured</span><code>{where}</code> {text}{more}</div>")
         else:
             error = region["error"] or {"text": "", "path": "", "line": 0}
             cause = f"{html.escape(error['text'])}<br><code>{html.escape(error['path'])}:{error['line']}</code>"

@@ -6,12 +6,15 @@ from typing import Any
 
 from graphlint.runtime import events, frames
 from graphlint.runtime.spec import Result
+from graphlint.runtime.watch.rehearsals import Rehearsals
 
 #: Operations that a report shows.
 MAX_STRIP = 20_000
+#: Inputs and outputs of one graph that a report lists.
+MAX_STATIC = 256
 
 
-def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
+def summarise(run: list[events.Event], machine: Any, result: Result, rehearsals: Rehearsals | None = None) -> None:
     """Fills `result.regions`, its outcome and the counts of captured calls per line."""
     regions: dict[int, dict[str, Any]] = {}
     causes: dict[int, events.Refusal] = {}
@@ -29,11 +32,20 @@ def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
                 "replays": 0,
                 "pool_bytes": 0,
                 "error": None,
+                "warm_ups": rehearsals.warm_ups(event.graph) if rehearsals is not None else None,
+                "inputs": [],
+                "parameters": {"count": 0, "bytes": 0},
+                "outputs": [],
+                "timing": None,
             }
         elif isinstance(event, events.CaptureEnd) and event.graph in regions:
             region = regions[event.graph]
             region["captured"] = event.error is None
             region["calls"], region["pool_bytes"] = event.calls, event.pool_bytes
+            parameters = [s for s in event.inputs if s.parameter]
+            region["parameters"] = {"count": len(parameters), "bytes": sum(s.bytes for s in parameters)}
+            region["inputs"] = [_static(s) for s in event.inputs if not s.parameter][:MAX_STATIC]
+            region["outputs"] = [_static(s) for s in event.outputs][:MAX_STATIC]
             if event.error is not None:
                 cause = causes.get(event.graph)
                 at = frames.in_user_code(cause.at if cause is not None else event.at)
@@ -80,4 +92,12 @@ def summarise(run: list[events.Event], machine: Any, result: Result) -> None:
             region["captured"] = False  # such a run answers what a capture refuses, and goes on
         else:
             region["error"] = None
+    times = getattr(rehearsals, "times", None)
+    for number, region in regions.items():
+        if times is not None and region["captured"]:
+            region["timing"] = times(number)
     result.regions = list(regions.values())
+
+
+def _static(static: events.Static) -> dict[str, Any]:
+    return {"shape": list(static.shape), "dtype": static.dtype, "bytes": static.bytes}

@@ -22,6 +22,7 @@ def render(traced: Any, view: Any) -> str:
                 f"{where}: captured {region['calls']} calls, replayed {region['replays']} times, "
                 f"pool {_bytes(region['pool_bytes'])}"
             )
+            out += [f"    {line}" for line in details(region)]
         else:
             out.append(paint("\x1b[31m", f"{where}: not captured"))
             error = region["error"]
@@ -54,6 +55,44 @@ def render(traced: Any, view: Any) -> str:
     if traced.detail and traced.outcome not in ("ok",):
         out.append(f"    {traced.detail}")
     return "\n".join(out) + "\n"
+
+
+def details(region: dict[str, Any]) -> list[str]:
+    """What a captured region reads and leaves, how it was warmed up, and what it saves."""
+    lines = []
+    parameters = region["parameters"]
+    reads = [_tensors("static input", region["inputs"])] if region["inputs"] else []
+    if parameters["count"]:
+        count = parameters["count"]
+        reads.append(f"{count} parameter{'s' if count != 1 else ''}, {_bytes(parameters['bytes'])}")
+    if reads:
+        lines.append("; ".join(reads))
+    if region["outputs"]:
+        lines.append(_tensors("output", region["outputs"]))
+    if region["warm_ups"] is not None:
+        lines.append(f"warm-up runs before it: {region['warm_ups']}")
+    timing = region["timing"]
+    if timing is not None and timing["eager_ms"] is None:
+        lines.append(
+            f"replay {timing['replay_ms']:g} ms; eager is unknown: the same calls never ran outside of a capture"
+        )
+    elif timing is not None:
+        lines.append(
+            f"eager {timing['eager_ms']:g} ms, replay {timing['replay_ms']:g} ms: "
+            + (
+                f"{timing['saved_ms']:g} ms of launching saved at each step, {timing['speedup']:g}x, worth it"
+                if timing["worth"]
+                else f"{timing['saved_ms']:g} ms saved at each step, which is hardly worth a graph"
+            )
+        )
+    return lines
+
+
+def _tensors(what: str, statics: list[dict[str, Any]], shown: int = 4) -> str:
+    total = _bytes(sum(s["bytes"] for s in statics))
+    shapes = [f"{'x'.join(map(str, s['shape'])) or 'scalar'} {s['dtype']}" for s in statics[:shown]]
+    more = f" and {len(statics) - shown} more" if len(statics) > shown else ""
+    return f"{len(statics)} {what}{'s' if len(statics) != 1 else ''}, {total}: {', '.join(shapes)}{more}"
 
 
 def _bytes(count: int) -> str:

@@ -29,6 +29,7 @@ from graphlint.runtime.watch.keys import Keys
 from graphlint.runtime.watch.modes import Captures, Modes
 from graphlint.runtime.watch.outputs import OutputWatch
 from graphlint.runtime.watch.places import Places
+from graphlint.runtime.watch.rehearsals import Rehearsals
 from graphlint.runtime.watch.remade import RemadeInputs
 from graphlint.runtime.watch.scalars import Scalars
 from graphlint.runtime.watch.state import State
@@ -46,10 +47,11 @@ WATCHERS = (
     Gradients,
     RemadeInputs,
     Keys,
+    Rehearsals,
 )
 
 #: Those that need no values.
-WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Keys)
+WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Keys, Rehearsals)
 
 
 def work(spec: Spec) -> Result:
@@ -81,9 +83,11 @@ def watched(spec: Spec) -> Iterator[tuple[Machine, Journal]]:
 
 def _on_gpu(spec: Spec, result: Result) -> Result:
     from graphlint.runtime.cuda.observe import observed
+    from graphlint.runtime.cuda.timing import Timing
 
     with observed() as observer:
         journal = Journal(observer)
+        journal.watchers = [Timing(observer, journal)]
         with journal:
             run_target(spec, result)
     result.device = torch.cuda.get_device_name()
@@ -115,7 +119,8 @@ def conclude(machine: Any, journal: Journal, result: Result) -> None:
     ]
     result.executed = {path: sorted(lines) for path, lines in journal.executed.items()}
     result.refused = any(isinstance(e, events.Refusal) for e in run)
-    summarise(run, machine, result)
+    rehearsals = next((w for w in journal.watchers if isinstance(w, Rehearsals)), None)
+    summarise(run, machine, result, rehearsals)
 
 
 def known_codes() -> dict[str, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -23,6 +24,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphlint.runtime import events, frames
+from graphlint.runtime.cuda.timing import Timing
+from graphlint.runtime.emulate.record import flat, tensors_in
+from graphlint.runtime.emulate.storages import storage_of
 from graphlint.runtime.spelling import spelling
 
 Tensor = torch.Tensor
@@ -34,6 +38,8 @@ class Recorder(TorchDispatchMode):
     def __init__(self, observer: Observer, number: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.observer, self.number, self.calls = observer, number, 0
+        self.reads: dict[int, events.Static] = {}
+        self.makes: dict[int, tuple[weakref.ref[Any], events.Static]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -42,7 +48,19 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.calls += 1
         self.observer.log(events.Call, graph=self.number, name=func._schema.name)
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        for t in tensors_in(args, kwargs):
+            if t.is_cuda and t.layout is torch.strided:
+                start = storage_of(t).data_ptr()
+                if start not in self.reads and start not in self.makes:
+                    self.reads[start] = events.Static.of(t)
+        out = func(*args, **kwargs)
+        for t in flat(out):
+            if t.is_cuda and t.layout is torch.strided:
+                start = storage_of(t).data_ptr()
+                if start not in self.reads:
+                    self.makes[start] = weakref.ref(t), events.Static.of(t)
+        return out
 
 
 class Open:
@@ -50,6 +68,10 @@ class Open:
 
     def __init__(self, number: int, mode: Recorder) -> None:
         self.number, self.mode = number, mode
+
+    @property
+    def launched(self) -> int:
+        return self.mode.calls
 
 
 class Observer:
@@ -62,6 +84,7 @@ class Observer:
         self.numbers: dict[int, int] = {}
         self.replays: dict[int, int] = {}
         self._next = itertools.count(1)
+        self.timing: Timing | None = None
 
     def log(self, record: type[events.Event], /, **data: Any) -> None:
         self.order += 1
@@ -94,7 +117,16 @@ class Observer:
         if cause is not None:
             self.cause(opened.number, cause)
         text = _first(error) if error is not None else _first(cause) if cause is not None else None
-        self.log(events.CaptureEnd, graph=opened.number, error=text, calls=opened.mode.calls, pool_bytes=_reserved())
+        mode = opened.mode
+        self.log(
+            events.CaptureEnd,
+            graph=opened.number,
+            error=text,
+            calls=mode.calls,
+            pool_bytes=_reserved(),
+            inputs=tuple(mode.reads.values()),
+            outputs=tuple(static for held, static in mode.makes.values() if held() is not None),
+        )
 
     def cause(self, number: int, error: BaseException) -> None:
         """Notes what broke the capture, at its own line."""
@@ -258,6 +290,8 @@ def observed() -> Iterator[Observer]:
 
     @functools.wraps(raw["replay"])
     def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
+        timing, number = observer.timing, observer.numbers.get(id(self), 0)
+        begun = timing.replay(number) if timing is not None else None
         try:
             out = raw["replay"](self, *args, **kwargs)
         except BaseException as error:
@@ -267,9 +301,11 @@ def observed() -> Iterator[Observer]:
                 kind="replay" if observer.capture else kind_of(_first(error), error),
                 how="replay",
                 text=_first(error),
-                detail=str(observer.numbers.get(id(self), 0)),
+                detail=str(number),
             )
             raise
+        if timing is not None:
+            timing.replayed(number, begun)
         observer.replayed(self)
         return out
 

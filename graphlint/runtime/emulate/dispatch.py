@@ -123,6 +123,11 @@ class DeviceMode(TorchDispatchMode):
         ):
             machine.flush(line.clock)  # a copy from pageable memory makes the host wait
             waits = False
+        if capture is not None:
+            for t in held:
+                start = _storage_of(t).data_ptr()
+                if start not in capture.reads and start not in capture.own:
+                    capture.reads[start] = events.Static.of(t)
         if capture is not None and not machine.fake:
             for t in changes:
                 if machine.holds(t):
@@ -153,6 +158,9 @@ class DeviceMode(TorchDispatchMode):
                 _restore(t, content)
         machine.arguments = args
         made = [t for t in flat(out) if _storage_of(t).data_ptr() in fresh] if fresh else []
+        if capture is not None:
+            for t in made:
+                capture.makes[_storage_of(t).data_ptr()] = events.Static.of(t)
         for watcher in machine.on_call:
             watcher(func, name, held, changes, made, line.id)
         machine.arguments = ()

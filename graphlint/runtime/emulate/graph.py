@@ -42,6 +42,9 @@ class Capture:
         self.begun = machine.order
         self.own: set[int] = set()
         self.undo: dict[int, bytes] = {}
+        self.reads: dict[int, events.Static] = {}
+        self.makes: dict[int, events.Static] = {}
+        """What lies at an address that the capture read from outside, or that it made."""
         self.generators: list[Any] = []
         self.join(line)
 
@@ -73,6 +76,10 @@ class Capture:
                         made.zero_()
         for line in self.members:
             line.capture = None
+
+    @property
+    def launched(self) -> int:
+        return len(self.calls)
 
     @property
     def unjoined(self) -> list[Line]:
@@ -155,6 +162,8 @@ class CUDAGraph:
             calls=len(capture.calls),
             pool_bytes=pool_bytes,
             peak=capture.peak,
+            inputs=tuple(capture.reads.values()),
+            outputs=tuple(static for start, static in capture.makes.items() if start in machine.owners),
         )
         if error is not None:
             self._leave_pool()

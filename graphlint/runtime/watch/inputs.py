@@ -39,13 +39,10 @@ class Input:
     dirty: bool = False
     partial: frames.Site | None = None
     broadcast: frames.Site | None = None
-    refreshed: frames.Site | None = None
-    """The line that copied data into a part of it; `rows` is how many."""
     rows: int = 0
-    first: bool = True
-    """Whether the part that was refreshed begins where the buffer begins."""
-    wider: bool = False
-    """Whether the same line wrote more rows in an earlier step."""
+    """How many rows `partial` wrote."""
+    shrunk: tuple[frames.Site, int] | None = None
+    """The line that wrote the first rows of it, fewer than in an earlier step, and how many."""
     wrote_stream: int = 0
     wrote_count: int = 0
     wrote_at: frames.Site | None = None
@@ -159,12 +156,12 @@ class Inputs(Watcher):
                 partly = not whole and name != "aten::zero_" and site is not None
                 if partly and (known.partial is None or name == "aten::copy_"):
                     known.partial = site
-                if site is not None and t.dim() and name not in _FILLS:
+                    known.rows = int(t.shape[0]) if t.dim() else 1
+                if site is not None and t.dim():
                     rows, before = int(t.shape[0]), self.widest.get((start, site), 0)
                     self.widest[start, site] = max(before, rows)
-                    if not whole and (known.refreshed is None or name == "aten::copy_"):
-                        known.refreshed, known.rows, known.first = site, rows, t.storage_offset() == 0
-                        known.wider = before > rows
+                    if partly and t.storage_offset() == 0 and rows < before:
+                        known.shrunk = site, rows
 
     def _cut(self, watched: Watched, target: torch.Tensor, given: torch.Tensor, site: frames.Site) -> None:
         """A float copied into whole numbers loses its fraction, silently."""
@@ -211,7 +208,7 @@ class Inputs(Watcher):
                 with off(), torch.no_grad():
                     known.covered.zero_()
                     known.padded.zero_()
-            known.dirty, known.partial, known.refreshed, known.wider = False, None, None, False
+            known.dirty, known.partial, known.shrunk = False, None, None
 
     def _partial(self, graph: Any, watched: Watched, known: Input) -> None:
         """Only a part was refreshed: does the rest take part in the result?"""
@@ -222,14 +219,15 @@ class Inputs(Watcher):
         if missed:
             self.machine.note("write-misses-read", graph.number, site=known.partial)
             return
-        if known.refreshed is None or not known.first or not known.wider or not stale:
+        if known.shrunk is None or not stale:
             return
+        site, known.rows = known.shrunk
         if watched.tested >= 16 or self.machine.pending:
             return
         watched.tested += 1
         weak = self.machine.fake  # whether the rest matters is seen in values only
         if weak or self._matters(graph, known, rest):
-            self.machine.note("stale-tail", graph.number, site=known.refreshed, rows=known.rows, weak=weak)
+            self.machine.note("stale-tail", graph.number, site=site, rows=known.rows, weak=weak)
 
     def _padding(self, graph: Any, watched: Watched, known: Input) -> None:
         """Does it matter what stands in the padding?"""

@@ -120,7 +120,8 @@ class Journal:
 
     def _made(self, frame: FrameType) -> None:
         """A dataclass is made: its generated __init__ has no file."""
-        if not self.busy:
+        maker = frame.f_back
+        if not self.busy and maker is not None and not frames.is_own(maker.f_code.co_filename):
             self._each("entered", Activation(frame, 0, self.stack[-1] if self.stack else None))
 
     def _local(self, frame: FrameType, event: str, arg: Any) -> Any:
