@@ -88,8 +88,7 @@ def capture_on_gpu(options: argparse.Namespace, watched: bool) -> dict[str, floa
     import common
     import decode
 
-    from graphlint.runtime.cuda.observe import observed
-    from graphlint.runtime.watch.journal import Journal
+    from graphlint.runtime.worker import watched_on_gpu
 
     model = common.build_model(arguments(options, "cuda"))
     found: dict[str, list[float]] = {"capture": [], "replay": []}
@@ -100,15 +99,14 @@ def capture_on_gpu(options: argparse.Namespace, watched: bool) -> dict[str, floa
         graph = torch.cuda.CUDAGraph()
         with contextlib.ExitStack() as around:
             if watched:
-                observer = around.enter_context(observed())
-                around.enter_context(Journal(observer))
+                around.enter_context(watched_on_gpu())
             torch.cuda.synchronize()
             start = time.perf_counter()
             with torch.no_grad(), torch.cuda.graph(graph, pool=runner.pool):
                 runner.logits[4] = runner.decode(4)
             torch.cuda.synchronize()
             found["capture"].append(time.perf_counter() - start)
-            for _ in range(20):
+            for _ in range(80):
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 graph.replay()

@@ -161,8 +161,12 @@ def _outcome(traced: Traced) -> tuple[str, str]:
         if region["error"] is not None:
             return "capture-error", region["error"]["text"]
     confirmed = traced.confirmed
+    refused = next((o for o in first.observations if o["refusal"]), None)
+    if refused is not None and confirmed:
+        return "capture-error", refused["evidence"]
+    costly = {o["evidence"] for o in first.observations if o["memory"]}
     for finding in confirmed:
-        if finding.rule in ("memory-pool", "compile-cudagraphs"):
+        if finding.rule == "compile-cudagraphs" or finding.evidence in costly:
             continue
         outcome = "stale-result" if finding.rule in _STALE else "wrong-result"
         return outcome, finding.evidence

@@ -82,6 +82,16 @@ def watched(spec: Spec) -> Iterator[tuple[Machine, Journal]]:
 
 
 def _on_gpu(spec: Spec, result: Result) -> Result:
+    with watched_on_gpu() as (observer, journal):
+        run_target(spec, result)
+    result.device = torch.cuda.get_device_name()
+    conclude(observer, journal, result)
+    return result
+
+
+@contextmanager
+def watched_on_gpu() -> Iterator[tuple[Any, Journal]]:
+    """The real device, with what observes captures on it."""
     from graphlint.runtime.cuda.observe import observed
     from graphlint.runtime.cuda.timing import Timing
 
@@ -89,10 +99,7 @@ def _on_gpu(spec: Spec, result: Result) -> Result:
         journal = Journal(observer)
         journal.watchers = [Timing(observer, journal)]
         with journal:
-            run_target(spec, result)
-    result.device = torch.cuda.get_device_name()
-    conclude(observer, journal, result)
-    return result
+            yield observer, journal
 
 
 def conclude(machine: Any, journal: Journal, result: Result) -> None:
@@ -113,6 +120,7 @@ def conclude(machine: Any, journal: Journal, result: Result) -> None:
             "graph": o.graph,
             "refusal": o.refusal,
             "weak": o.weak,
+            "memory": o.memory,
             "chain": [[s.path, s.line, s.function] for s in o.chain[:8]],
         }
         for o in observations

@@ -51,7 +51,8 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
         for rule, at, evidence in _JUDGES[event.name](data, captures.get(event.graph or 0)):
             if at is not None:
                 weak = bool(event.data.get("weak"))
-                yield Observation(rule, at, evidence, event.at, event.graph, weak=weak)
+                memory = event.name == "empty-cache"
+                yield Observation(rule, at, evidence, event.at, event.graph, weak=weak, memory=memory)
 
 
 @on("replayed-with-other-place")

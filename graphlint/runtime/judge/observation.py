@@ -20,3 +20,5 @@ class Observation:
     """Whether the capture itself was refused here."""
     weak: bool = False
     """It supports a finding of the linter, and proves none by itself."""
+    memory: bool = False
+    """It costs memory, and spoils no result."""

@@ -145,6 +145,7 @@ def _pools(run: list[events.Event], captures: dict[int, events.CaptureBegin]) ->
                     f"captured from small to large, the pool grew to {sizes[-1] >> 20} MiB; "
                     f"the largest graph needs {max(peaks) >> 20} MiB",
                     captures[order[0][0]].at,
+                    memory=True,
                 )
 
 
@@ -161,7 +162,7 @@ def _own_pools(run: list[events.Event]) -> Iterator[Observation]:
         if len(graphs) > 1:
             total = sum(sizes[g] for g in graphs) >> 20
             evidence = f"{len(graphs)} graphs captured here have a pool each, {total} MiB in all"
-            yield Observation("memory-pool", at, evidence, (at,), graphs[0], weak=True)
+            yield Observation("memory-pool", at, evidence, (at,), graphs[0], weak=True, memory=True)
 
 
 def _loop(stack: events.Stack) -> Site | None:
