@@ -18,9 +18,13 @@ from graphlint.interp.effort import Way
 from graphlint.interp.roots import Climber, Related, Root, Site, is_test, sites
 from graphlint.lower import tree
 from graphlint.noting import NotingProgram
+from graphlint.parallel import Forks, Promise
 from graphlint.region import Region
 from graphlint.runs import ALL, FilePlan, Judged, Known, Mark, Name, Plan, Run, Since, name_of, names_of, root_of
 from graphlint.trail import Notes, Query, Trail
+
+#: With fewer facts than this, a life is judged sooner than a process is forked.
+WORTH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Driver(_Analyser):
         judge: Callable[[Sequence[Region]], Judged],
         known: Known | None = None,
         since: Since | None = None,
+        jobs: int = 1,
     ) -> None:
         super().__init__(program, config, config.settings)
         self.judge = judge
@@ -68,6 +73,8 @@ class Driver(_Analyser):
         self.used: dict[Name, Run] = {}
         self.fresh: set[Name] = set()
         """Roots that were run, not remembered."""
+        self.forks = Forks(jobs)
+        self.judging: dict[Name, Promise[Judged]] = {}
         self._asked: dict[Name, None] | None = None
         self._went_further = False
         self._site_objects: dict[str, dict[str, Site]] = {}
@@ -136,11 +143,13 @@ class Driver(_Analyser):
                 self.site_classes.setdefault((Path(plan.path), owner), []).append(method)
         related = Related(self.program, targets) if targets is not None else None
         wanted = [plan for plan in plans if related is None or _concerns(related, plan)]
-        self.way = Way(name for plan in wanted for name in plan.passed)
+        self.way = Way(name for plan in plans for name in plan.passed)
         for plan in sorted(wanted, key=lambda p: is_test(Path(p.path))):
             self._visit(plan)
         for text in self.config.capture_roots:
             self._configured(text)
+        for name, promise in self.judging.items():
+            self.used[name] = self.known.runs[name] = self.used[name].judged_as(promise.get())
         return self.analysis
 
     def _visit(self, plan: Plan) -> None:
@@ -192,7 +201,6 @@ class Driver(_Analyser):
             if run is None:
                 run = self.fresh_run(root, configured)
                 self.fresh.add(name)
-                self.known.runs[name] = run
             self.used[name] = run
             self.left = max(0, self.left - run.ticks)
             self.done[root] = [mark.region(self.settings) for mark in run.marks]
@@ -209,13 +217,14 @@ class Driver(_Analyser):
         return tuple(sorted(name for name in self.way.functions if name[0] in files))
 
     def fresh_run(self, root: Root, configured: bool) -> Run:
-        """Follows a root and judges what it captured."""
+        """Follows a root; what it captured is judged at the same time as the next ones are followed."""
         left, errors = self.left, self.analysis.errors
         self.analysis.errors = {}
         with self.program.noted() as notes:
             notes.add(self._device_notes)
             regions = self._run(root, configured)
-            judged = self.judge(regions)
+        facts = max((len(region.life) for region in regions), default=0)
+        self.judging[name_of(root)] = self.forks.promise(lambda: self._judged(regions), Judged, worth=facts >= WORTH)
         told = {**{Path(e.path): e.message for e in self._errors(notes)}, **self.analysis.errors}
         ticks = left - self.left if self.left else ALL
         self.left, self.analysis.errors = left, errors
@@ -227,9 +236,14 @@ class Driver(_Analyser):
             self._way_in(notes.opened),
             notes.trail(),
             tuple(Mark.of(region) for region in regions),
-            judged,
+            Judged(),
             tuple(FileError(str(path), text) for path, text in sorted(told.items())),
         )
+
+    def _judged(self, regions: Sequence[Region]) -> Judged:
+        with self.program.noted() as notes:
+            judged = self.judge(regions)
+        return replace(judged, opened=tuple(sorted(notes.opened)))
 
     def _errors(self, notes: Notes) -> tuple[FileError, ...]:
         """What was said of the files that were opened."""

@@ -200,7 +200,9 @@ def analyse(
     unseen = [p for p in wanted if p not in known.parsed]
     search = Search((p for p in unseen if Path(p) not in scope.overlay), jobs)
     program = scope.program()
-    driver = Driver(program, config, lambda regions: judged(regions, registry.rules, program.source), known, since)
+    driver = Driver(
+        program, config, lambda regions: judged(regions, registry.rules, program.source), known, since, jobs
+    )
     driver.run(wanted)
     said = driver.said()
     loaded = {str(module.path) for module in program.loaded()}

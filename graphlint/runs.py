@@ -80,6 +80,8 @@ class Judged:
     crashes: tuple[FileError, ...] = ()
     regions: tuple[RegionSummary, ...] = ()
     notices: tuple[FileError, ...] = ()
+    opened: tuple[str, ...] = ()
+    """The files that fixes were made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,10 @@ class Run:
     marks: tuple[Mark, ...]
     judged: Judged
     errors: tuple[FileError, ...]
+
+    def judged_as(self, judged: Judged) -> Run:
+        opened = tuple(sorted({*self.trail.opened, *judged.opened}))
+        return replace(self, judged=judged, trail=replace(self.trail, opened=opened))
 
     def fits(self, left: int) -> bool:
         """Whether it would have gone the same way with this effort left."""

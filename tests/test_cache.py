@@ -20,7 +20,7 @@ from graphlint.config import Config
 from graphlint.engine import Report, check
 from graphlint.interp.roots import Root
 from graphlint.registry import load_rules
-from graphlint.runs import Run
+from graphlint.runs import Judged, Run
 from graphlint.scope import find_scope
 from tests.helpers import CAPTURE, RULE, rule_folder
 
@@ -355,3 +355,39 @@ def test_roots_one_by_one_say_what_they_say_together(name: str, tmp_path: Path) 
     raw = engine.deep(lambda: engine.analyse(scope, config, registry, sorted(scope.targets)))
     assert (list(raw.findings), crashes) == (findings, []) and findings
     assert list(raw.regions) == [engine.summary(region) for region in together.regions]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_findings_are_the_same_for_any_number_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "WORTH", 0)
+    forked: list[int] = []
+    fork = os.fork
+
+    def counted() -> int:
+        pid = fork()
+        forked.append(pid)
+        return pid
+
+    monkeypatch.setattr(os, "fork", counted)
+    folder = tmp_path / "examples"
+    shutil.copytree(Path(__file__).parent.parent / "examples" / "quickstart", folder)
+    registry, config = load_rules(), Config(root=folder)
+    alone = check([folder], config, registry=registry, jobs=1)
+    assert alone.findings and not forked
+    assert check([folder], config, registry=registry, jobs=4) == alone
+    assert len(forked) >= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_a_fork_that_dies_costs_nothing_but_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "WORTH", 0)
+    expected, original, here = run(project, use=False), engine.judged, os.getpid()
+
+    def dying(*args: object) -> Judged:
+        if os.getpid() != here:
+            os.kill(os.getpid(), 9)
+        return original(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "judged", dying)
+    registry = load_rules([project.parent / "own_rules"])
+    assert check([project], Config(root=project), registry=registry, jobs=3).findings == expected.findings

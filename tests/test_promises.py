@@ -32,7 +32,7 @@ LAYERS = (
     ("lower",),
     ("program",),
     ("interp",),
-    ("registry", "suppress", "syntax", "trail"),
+    ("registry", "suppress", "syntax", "trail", "parallel"),
     ("noting",),
     ("scope", "fix"),
     ("engine", "baseline", "selection", "sealed", "signature"),
