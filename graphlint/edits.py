@@ -140,19 +140,17 @@ def torch_name(path: str) -> str | None:
     return None
 
 
-def unused(path: str, name: str) -> str:
-    """`name`, or it with a number behind, such that the file does not use it."""
+def unused(at: Location, name: str) -> str:
+    """`name`, or it with a number behind, such that the function around `at` does not use it."""
     import re
 
-    found = _text(path)
-    tokens = _tokens(found.source.text) if found is not None else []
-    used = {word for t in tokens if t.type != tokenize.COMMENT for word in re.findall(r"\w+", t.string)}
+    used = {word for line in function_lines(at) for word in re.findall(r"\w+", text(line))}
     return next(word for word in (name, *(f"{name}{n}" for n in range(2, len(used) + 3))) if word not in used)
 
 
-def fork_and_join(path: str) -> tuple[tuple[str, str, str], str] | None:
+def fork_and_join(at: Location) -> tuple[tuple[str, str, str], str] | None:
     """Lines that open a block on a side stream of their own, and the one that joins it; None without torch."""
-    torch, side = torch_name(path), unused(path, "side")
+    torch, side = torch_name(at.path), unused(at, "side")
     if torch is None:
         return None
     current = f"{torch}.cuda.current_stream()"
@@ -772,25 +770,50 @@ def kept_value(at: Location) -> Location | None:
     """The expression that a statement keeps: what it appends, assigns, returns, yields or collects."""
     import libcst
 
+    wanted, nodes = _kept(at)
+    if wanted is None or isinstance(wanted, (libcst.Tuple, libcst.List, libcst.Dict, libcst.Set)):
+        return None
+    return next((place for place, node in nodes if node is wanted), None)
+
+
+def kept_elements(at: Location) -> list[Location]:
+    """The elements of the tuple or list that a statement keeps, if it is written out there."""
+    import libcst
+
+    wanted, _ = _kept(at)
+    whole = statement(at)
+    if not isinstance(wanted, (libcst.Tuple, libcst.List)) or whole is None:
+        return []
+    every = inner(Location(at.path, whole.span))
+    same = next((n for _, n in every if isinstance(n, type(wanted)) and n.deep_equals(wanted)), wanted)
+    places = [next((p for p, n in every if n is element.value), None) for element in same.elements]
+    return [p for p in places if p is not None] if None not in places else []
+
+
+def _kept(at: Location) -> tuple[ExpressionNode | None, list[tuple[Location, Node]]]:
+    """What a statement keeps, and the nodes that were looked at."""
+    import libcst
+
     nodes = inner(at)
     whole = statement(at)
     if whole is not None and any(isinstance(node, libcst.AssignTarget) for _, node in nodes):
         nodes = inner(Location(at.path, whole.span))  # what is kept stands on the other side
     wanted: libcst.BaseExpression | None = None
     for _, node in nodes:
-        if isinstance(node, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp)):
-            wanted = node.elt
+        if isinstance(node, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp, libcst.DictComp)):
+            if wanted is None or wanted is node:
+                wanted = node.value if isinstance(node, libcst.DictComp) else node.elt
         elif isinstance(node, libcst.Call) and isinstance(node.func, libcst.Attribute):
             if node.func.attr.value in _KEEPERS and node.args and wanted is None:
                 wanted = node.args[-1].value
         elif isinstance(node, (libcst.Assign, libcst.AnnAssign, libcst.Return, libcst.Yield)) and wanted is None:
             value = node.value
             wanted = value if isinstance(value, libcst.BaseExpression) else None
-            if isinstance(wanted, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp)):
+            if isinstance(wanted, libcst.DictComp):
+                wanted = wanted.value
+            elif isinstance(wanted, (libcst.ListComp, libcst.SetComp, libcst.GeneratorExp)):
                 wanted = wanted.elt
-    if wanted is None or isinstance(wanted, (libcst.Tuple, libcst.List, libcst.Dict, libcst.Set)):
-        return None
-    return next((place for place, node in nodes if node is wanted), None)
+    return wanted, nodes
 
 
 def is_plain(at: Location) -> bool:

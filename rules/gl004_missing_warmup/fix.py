@@ -15,8 +15,8 @@ from graphlint.source import Location
 def fix(problem: Problem, region: Region) -> Fix | None:
     if "default stream" in problem.message:
         return _on_a_side_stream(problem, region)
-    block, side = edits.body(region.at), edits.fork_and_join(region.at.path)
-    if region.kind != "graph" or block is None or side is None or _moves_on(region):
+    block, side = edits.body(region.at), edits.fork_and_join(region.at)
+    if region.kind != "graph" or block is None or side is None or _moves_on(region) or _leaves(block[1]):
         return None
     inside = (f"    {line}" if line else "" for line in block[1])
     made = edits.before(_ahead(region.at), *side[0], *inside, side[1])
@@ -40,7 +40,7 @@ def _on_a_side_stream(problem: Problem, region: Region) -> Fix | None:
     if not loops and at == place:
         return None  # the forward stands on another line
     whole = loops[-1] if loops else at
-    side = edits.fork_and_join(region.at.path)
+    side = edits.fork_and_join(region.at)
     if side is None or not _ends_before(whole, region.at):
         return None
     made = edits.wrap(whole, side[0], side[1:])
@@ -51,6 +51,13 @@ def _ends_before(at: Location, other: Location) -> bool:
     block = edits.body(at)
     end = block[0].end_line if block is not None else at.span.end_line
     return at.path == other.path and end < other.span.line
+
+
+def _leaves(lines: list[str]) -> bool:
+    """Whether the captured block hands control to somebody else, which it must do once."""
+    return any(
+        re.match(r"\s*(?:return|yield|break|continue|await|raise)\b|.*\b(?:yield|await)\b", line) for line in lines
+    )
 
 
 #: Writes that leave what a second run of the same code would leave.

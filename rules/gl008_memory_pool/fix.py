@@ -27,7 +27,9 @@ def fix(problem: Problem, region: Region) -> Fix | None:
 def _freed_before(problem: Problem, region: Region, at: Location) -> Fix | None:
     """The call, and what lets a tensor go in front of it, move before the capture, where memory is given back."""
     if problem.function != region.function:
-        return edits.fix("remove the call, which does nothing in a capture", edits.delete(at), safe=True)
+        torch = edits.torch_name(at.path)
+        asked = edits.wrap(at, [f"if not {torch}.cuda.is_current_stream_capturing():"]) if torch else None
+        return edits.fix("call it in eager runs only; in a capture it does nothing", asked, safe=True)
     moved = [at]
     dropped = edits.previous(at)
     if dropped is not None and (edits.text(dropped).startswith("del ") or edits.text(dropped).endswith(" = None")):
@@ -43,7 +45,7 @@ def _one_pool(region: Region) -> Fix | None:
     torch = edits.torch_name(region.at.path)
     if not loops or torch is None or region.kind != "graph":
         return None
-    name = edits.unused(region.at.path, "pool")
+    name = edits.unused(region.at, "pool")
     made = edits.before(loops[-1], f"{name} = {torch}.cuda.graph_pool_handle()")
     return edits.fix("let the graphs share one pool", made, edits.argument(region.at, "pool", name), safe=False)
 

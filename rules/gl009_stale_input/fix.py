@@ -42,7 +42,7 @@ def _copied(problem: Problem, region: Region, at: Location, target: str, value: 
     if target.endswith(".data") or (bound and all(isinstance(v, Tensor) for v in (*new, *old))):
         return edits.fix(_TITLE, edits.rewrite(at, *_copy(at, target, value, bound)), safe=False)
     if bound and all(_tensors_by_name(v) for v in old) and all(_tensors_by_name(v) or _given(v) for v in new):
-        name, each = edits.unused(at.path, "name"), edits.unused(at.path, "tensor")
+        name, each = edits.unused(at, "name"), edits.unused(at, "tensor")
         lines = (f"for {name}, {each} in {value}.items():", f"    {target}[{name}].copy_({each})")
         if edits.is_name(value):
             return edits.fix("copy into the tensors that the graph reads", edits.rewrite(at, *lines), safe=False)
@@ -88,7 +88,7 @@ def _loop_variable(at: Location, loop: edits.ForNode) -> Fix | None:
     if not isinstance(loop.target, libcst.Name) or first is None:
         return None
     name = loop.target.value
-    new = edits.unused(at.path, f"new_{name}")
+    new = edits.unused(at, f"new_{name}")
     place = next((place for place, node in edits.inner(at) if node is loop.target), None)
     if place is None:
         place = next((p for p, n in edits.inner(at) if isinstance(n, libcst.Name) and n.value == name), None)
@@ -125,7 +125,7 @@ def _static_arguments(region: Region) -> Fix | None:
     used: dict[str, str] = {}
     for place, node in edits.names(Location(region.at.path, body[0])):
         if node in given:
-            static = used.setdefault(node, f"self.{edits.unused(region.at.path, f'static_{node}')}")
+            static = used.setdefault(node, f"self.{edits.unused(region.at, f'static_{node}')}")
             made.append(edits.replace(place, static))
     if not used:
         return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from graphlint import edits
-from graphlint.fact import Op
+from graphlint.fact import Bind, Keep, Op
 from graphlint.finding import Fix, Problem
 from graphlint.places import is_optimizer
 from graphlint.region import Region
-from graphlint.value import Instance
+from graphlint.source import Location
+from graphlint.value import Instance, Tensor, Unknown, options
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
@@ -18,9 +19,28 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     if not any(word in problem.message for word in ("clone", "overwrite")):
         return None
     kept = edits.kept_value(problem.at)
-    if kept is None:
+    if kept is None or _unpacked(problem.at) or not _is_tensor(problem, region):
         return None
-    return edits.fix("keep a copy: the next run overwrites the output", edits.method(kept, "clone()"), safe=False)
+    made = edits.method(kept, "clone()")
+    return edits.fix("keep a copy: the next run overwrites the output", made, safe=False)
+
+
+def _unpacked(at: Location) -> bool:
+    """Whether the statement gives several names what the call returns."""
+    import libcst
+
+    found = edits.statement(at)
+    nodes = edits.inner(Location(at.path, found.span)) if found is not None else []
+    targets = [t.target for _, n in nodes if isinstance(n, libcst.Assign) for t in n.targets]
+    return any(isinstance(t, (libcst.Tuple, libcst.List)) for t in targets)
+
+
+def _is_tensor(problem: Problem, region: Region) -> bool:
+    """Whether what is kept here is a tensor as far as is known."""
+    here = [f for f in region.life if f.at.path == problem.at.path and f.at.line == problem.at.line]
+    kept = [f for f in here if isinstance(f, Keep)]
+    values = [f.value for f in (kept or here) if isinstance(f, (Bind, Keep))]
+    return all(isinstance(o, (Tensor, Unknown)) for v in values if v is not None for o in options(v))
 
 
 def _own_gradients(problem: Problem, region: Region) -> Fix | None:

@@ -12,11 +12,12 @@ from graphlint.source import Location
 def fix(problem: Problem, region: Region) -> Fix | None:
     text = edits.text(problem.at).strip()
     if text.endswith("gc.collect()") or text == "collect()":
-        here = problem.function == region.function
-        if here or (problem.at.path == region.at.path and edits.mentions(region.at.path, r"^(?:import|from) gc\b")):
+        if problem.function == region.function:
             made = edits.move(problem.at, region.at)
-            return edits.fix("collect before the capture, not in it", *made, safe=here)
-        return edits.fix("do not collect in the capture", edits.delete(problem.at), safe=False)
+            return edits.fix("collect before the capture, not in it", *made, safe=True)
+        torch = edits.torch_name(problem.at.path)
+        asked = edits.wrap(problem.at, [f"if not {torch}.cuda.is_current_stream_capturing():"]) if torch else None
+        return edits.fix("collect in eager runs only", asked, safe=False)
     if problem.message.startswith("swallows a failed capture"):
         return _raised(problem)
     if problem.message.endswith("inside a capture, which breaks the capture"):

@@ -37,12 +37,33 @@ def _named(at: Location, key: str, name: str) -> Fix | None:
         return None
     found: list[Edit | None] = []
     for line in edits.function_lines(at):
-        for place, node in edits.inner(line):
-            if not isinstance(node, libcst.Assign) or place != line:
-                continue
-            if any(edits.code(t.target) == key for t in node.targets):
-                found.append(edits.rewrite(place, f"{key} = ({edits.code(node.value)}, {name})"))
+        made = next((n for p, n in edits.inner(line) if isinstance(n, libcst.Assign) and p == line), None)
+        if made is not None and any(edits.code(t.target) == key for t in made.targets):
+            old = made.value
+            parts = edits.code(old)
+            if isinstance(old, libcst.Tuple) and old.elements:
+                parts = ", ".join(edits.code(e.with_changes(comma=libcst.MaybeSentinel.DEFAULT)) for e in old.elements)
+            found.append(edits.rewrite(line, f"{key} = ({parts}, {name})"))
+        elif not all(_looks_up(place) for place, word in edits.names(line) if word == key):
+            return None  # it is more than a key
     return edits.fix(_TITLE, *found, safe=False) if len(found) == 1 else None
+
+
+def _looks_up(place: Location) -> bool:
+    """Whether a name stands where a key does: in brackets, in `get()`, before `in`."""
+    import libcst
+
+    around = [n for at, n in edits.inner(place) if at != place or isinstance(n, (libcst.Index, libcst.Arg))]
+    for node in reversed(around):
+        if isinstance(node, libcst.Index):
+            return True
+        if isinstance(node, libcst.Call) and isinstance(node.func, libcst.Attribute):
+            return node.func.attr.value in ("get", "pop", "setdefault")
+        if isinstance(node, libcst.Comparison):
+            return any(isinstance(c.operator, (libcst.In, libcst.NotIn)) for c in node.comparisons)
+        if isinstance(node, (libcst.BaseExpression, libcst.BaseSmallStatement)):
+            return False
+    return False
 
 
 def _direct(at: Location, table: str, key: str, name: str) -> Fix | None:

@@ -26,7 +26,7 @@ def _buffers(at: Location) -> Fix | None:
     """The buffers of the module that is graphed; graphing keeps the module, and so its buffers."""
     import libcst
 
-    saved = edits.unused(at.path, "saved")
+    saved = edits.unused(at, "saved")
     for place, node in edits.inner(at):
         if not isinstance(node, (libcst.Assign, libcst.Return)):
             continue
@@ -43,7 +43,7 @@ def _buffers(at: Location) -> Fix | None:
         )
         if isinstance(node, libcst.Assign):
             return edits.fix(_TITLE, before, edits.after(place, *restore), safe=False)
-        name = edits.unused(at.path, "graphed")
+        name = edits.unused(at, "graphed")
         new = (f"{name} = {edits.code(call)}", *restore, f"return {name}")
         return edits.fix(_TITLE, before, edits.rewrite(place, *new), safe=False)
     return None
@@ -101,7 +101,7 @@ def _around(problem: Problem, region: Region, tensors: str) -> Fix | None:
     first = around[-1] if around else problem.at
     while (ahead := edits.previous(first)) is not None and ".wait_stream(" in edits.text(ahead):
         first = ahead
-    name = edits.unused(problem.at.path, "saved")
+    name = edits.unused(problem.at, "saved")
     save = edits.before(first, f"{name} = [tensor.clone() for tensor in {tensors}]")
     restore = (f"for tensor, old in zip({tensors}, {name}):", "    tensor.copy_(old)")
     return edits.fix(_TITLE, save, edits.before(region.at, *restore), safe=False)
