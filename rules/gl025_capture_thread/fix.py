@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphlint import edits
-from graphlint.fact import Op
+from graphlint.fact import CaptureBegin, Op
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
 
@@ -11,8 +11,10 @@ _BACKWARD = ("Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
-    if problem.message.startswith("captured from several threads"):
-        return None  # in no mode
+    begun = [f for f in region.life if isinstance(f, CaptureBegin) and f.begun.at == region.at]
+    other = "while another thread may call CUDA" in problem.message and len(begun) > 1
+    if problem.message.startswith("captured from several threads") or other:
+        return None  # two captures at once fail in every mode
     if any(isinstance(f, Op) and f.name in _BACKWARD for f in region.captured):
         return None  # autograd runs it in a thread of its own
     return edits.fix(
