@@ -232,7 +232,7 @@ def assign(m: Machine, target: tree.Expr, value: Value, span: Span, how: str = "
         case tree.Subscript():
             subscripts.set_item_of(m, target, value, span)
         case tree.TupleExpr(items=items) | tree.ListExpr(items=items):
-            _unpack(m, items, value, span)
+            _unpack(m, items, value, span, how)
         case tree.Starred(value=inner):
             assign(m, inner, value, span, how)
 
@@ -251,12 +251,12 @@ def _assign_name(m: Machine, name: str, value: Value, span: Span, how: str) -> N
     m.bind(span, scope.variables, Place(scope.id, name, kind), value, how=how, text=name)
 
 
-def _unpack(m: Machine, targets: tuple[tree.Expr, ...], value: Value, span: Span) -> None:
+def _unpack(m: Machine, targets: tuple[tree.Expr, ...], value: Value, span: Span, how: str = "=") -> None:
     if isinstance(value, Union):
         sequences = [o for o in value.options if isinstance(o, Sequence) and len(o.items) == len(targets)]
         if len(sequences) > 1 and not any(isinstance(t, tree.Starred) for t in targets):
             for index, target in enumerate(targets):
-                assign(m, target, join(*(s.items[index] for s in sequences)), span)
+                assign(m, target, join(*(s.items[index] for s in sequences)), span, how)
             return
         value = next((o for o in value.options if isinstance(o, (Sequence, Tensor))), value.options[0])
     items = subscripts.unpacked(m, value, len(targets), any(isinstance(t, tree.Starred) for t in targets))
@@ -266,7 +266,7 @@ def _unpack(m: Machine, targets: tuple[tree.Expr, ...], value: Value, span: Span
         middle = items[star : len(items) - after] if after else items[star:]
         items = [*items[:star], m.sequence("list", middle), *(items[len(items) - after :] if after else [])]
     for index, target in enumerate(targets):
-        assign(m, target, items[index] if index < len(items) else Unknown(), span)
+        assign(m, target, items[index] if index < len(items) else Unknown(), span, how)
 
 
 # -------------------------------------------------------------------------------------------------- branches
@@ -467,7 +467,7 @@ def _for(m: Machine, node: tree.For) -> str:
     try:
         for index, item in enumerate(items):
             m.loops = (*saved, (loop, min(index, 1)))
-            assign(m, node.target, item, node.target.span)
+            assign(m, node.target, item, node.target.span, "for")
             end = m.run(node.body)
             if end in ("return", "raise"):
                 # Unknown length: the loop may also have ended before.

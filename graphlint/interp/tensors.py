@@ -305,8 +305,7 @@ def _maybe_view(base: Tensor, name: str, found: results.Result, fresh: object, k
         return base
     tensor = view_of(base, how, found.shape, found.dtype)
     tensor.view = how
-    if found.device != "?":
-        tensor.device = found.device
+    tensor.device = found.device
     return tensor
 
 

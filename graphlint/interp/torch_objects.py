@@ -119,7 +119,7 @@ def _parameter(m: Machine, name: str, args: tuple[Value, ...], kwargs: dict[str,
 # ----------------------------------------------------------------------------------- what modules are made of
 
 
-def submodules(m: Machine, module: Instance, seen: set[int] | None = None, depth: int = 6) -> list[Instance]:
+def submodules(m: Machine, module: Instance, seen: set[int] | None = None, depth: int = 12) -> list[Instance]:
     """`module` and every module in it."""
     seen = set() if seen is None else seen
     if module.id in seen or depth < 0:

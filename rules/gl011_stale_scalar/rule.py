@@ -256,7 +256,7 @@ def _changed(
         if (star := (place.owner, "*")) in changes.places:
             return changes.places[star][0]
         owner = objects.get(place.owner)
-        if owner is not None and owner.made is not None and place.kind == "attribute":
+        if owner is not None and owner.made is not None and owner.born is None and place.kind == "attribute":
             for record, fact in changes.records.get(owner.made, ()):
                 new = record.attrs.get(place.name)
                 if (

@@ -75,10 +75,22 @@ def captured_work(region: Region) -> Iterator[Problem]:
             case Op(name=name, receiver=container) if name.endswith((".clear", ".pop", ".popitem")):
                 if queries.held_graphs(container) or queries.held_graphs(fact.result):
                     yield _problem(region, fact, "drops an old graph inside a capture, which breaks the capture")
-            case Bind(old=old, value=value) if any(g is not region.graph for g in queries.held_graphs(old)):
+            case Bind(value=value) if fact.how != "for" and any(g is not region.graph for g in _let_go(fact)):
                 if not queries.held_graphs(value) or fact.how == "=":
                     text = f"`{fact.text}` lets go of an old graph" if fact.text else "lets go of an old graph"
                     yield _problem(region, fact, f"{text} inside a capture, which breaks the capture")
+
+
+def _let_go(bind: Bind) -> list[Instance]:
+    """The graphs that a place held before it was bound anew. Another name for an object lets go of nothing in it."""
+    old = bind.old
+    objects = bind.place.kind != "local"
+    return [
+        g
+        for o in (options(old) if old is not None else ())
+        if objects or not isinstance(o, Instance) or o in queries.graphs(o)
+        for g in queries.held_graphs(o)
+    ]
 
 
 def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
