@@ -185,3 +185,33 @@ def test_an_edit_is_checked_in_time(tmp_path: Path, lines: int, seconds: float) 
         best = min(best, time.process_time() - start)
         assert len(seen(dict(outcome.findings))) == 1 and outcome.fresh == 1
     assert best < seconds
+
+
+def test_a_name_that_two_captures_import_through_a_third_file_is_followed_for_both(tmp_path: Path) -> None:
+    """The program answers the second question from memory; the run that asked rests on the third file all the same."""
+    folder = write(tmp_path)
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "__init__.py").write_text("from .one import norm\n")
+    (folder / "pkg" / "one.py").write_text(HELPER)
+    (folder / "pkg" / "two.py").write_text(HELPER.replace("max()", "max().item()"))
+    for name in ("main", "other"):
+        (folder / f"{name}.py").write_text(MAIN.replace("from helper", "from pkg"))
+    project, package = warm(folder), folder / "pkg" / "__init__.py"
+    for overlay in ({}, {package: "from .two import norm\n"}, {}):
+        assert seen(dict(project.run(overlay, True, never).findings)) == cold(folder, overlay)
+    assert cold(folder, {package: "from .two import norm\n"})
+
+
+def test_a_new_subclass_in_another_file_is_followed(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    (folder / "base.py").write_text(
+        "import torch\n\n\nclass Base:\n    def show(self, t):\n        raise NotImplementedError\n\n"
+        "    def record(self):\n        x = torch.ones(8, device='cuda')\n        g = torch.cuda.CUDAGraph()\n"
+        "        self.show(x)\n        with torch.cuda.graph(g):\n            self.show(x)\n"
+    )
+    own = "from base import Base\n\n\nclass Own(Base):\n    def show(self, t):\n        return t.sum().item()\n"
+    project, file = warm(folder), folder / "own.py"
+    file.write_text("")
+    for overlay in ({}, {file: own}, {}):
+        assert seen(dict(project.run(overlay, True, never).findings)) == cold(folder, overlay)
+    assert len(cold(folder, {file: own})) > len(cold(folder, {}))

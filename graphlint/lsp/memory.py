@@ -101,8 +101,8 @@ class Memory:
 
 
 def _slim(region: Region) -> None:
-    """Lets go of the facts: an analysis asks of a region that is known only where it begins and how it was reached."""
+    """Lets go of the facts: an analysis asks of a region that is known only where it begins, how it was reached,
+    and whether it reached anything."""
     region.life = [f for f in region.life if isinstance(f, CaptureBegin) and f.begun is region]
     region.inputs, region.outputs, region.writes = {}, {}, {}
-    region.unresolved, region.reaches = {}, {}
     region.options = {}

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from graphlint.program.disk import CACHE_BYTES, Disk
+from graphlint.program.imports import Target
 from graphlint.program.module import Module
 from graphlint.program.program import UNREAD, Program
 from graphlint.source import Source
@@ -110,6 +111,18 @@ class _WarmDisk(Disk):
         return data
 
 
+class _Outlines(dict[str, "tuple[bytes | None, tuple[str, ...]]"]):
+    """Remembered outlines of files; a look at one rests on the file."""
+
+    def __init__(self, program: WarmProgram) -> None:
+        super().__init__()
+        self.program = program
+
+    def __contains__(self, path: object) -> bool:
+        self.program.note(("stamp", str(path)), self.program.stamp(str(path)))
+        return super().__contains__(path)
+
+
 class WarmProgram(Program):
     """A Program over a store. `cancelled` is asked often; once it says yes, whatever runs ends with Cancelled."""
 
@@ -129,6 +142,9 @@ class WarmProgram(Program):
         """If given, captures are looked for in these files only."""
         self._stamps: dict[str, Stamp] = {}
         self._trails: list[Trail] = []
+        self._rested: dict[tuple[str, str], Trail] = {}
+        """Of answers that the program remembers, what they rested on."""
+        self.outlines = _Outlines(self)
         self.disk = _WarmDisk(self.disk.overlay, self)
         warm.follow({str(file): self.stamp(str(file)) for file in self.files})
 
@@ -158,6 +174,8 @@ class WarmProgram(Program):
                 now = self.stamp(rest[0])
             elif kind == "locate":
                 now = self._locate_from(rest[0], rest[1])
+            elif kind == "subclassing":
+                now = self.subclassing(rest[0], int(rest[1]))
             else:
                 now = self._mentioned(rest[0])
             if now is not answer and now != answer:
@@ -226,6 +244,17 @@ class WarmProgram(Program):
         self.note(("locate", dotted, start), found)
         return found
 
+    def import_target(self, module: Module, name: str) -> Target:
+        key = (str(module.path), name)
+        if key in self._targets:
+            for trail in self._trails:
+                trail.update(self._rested[key])
+            return self._targets[key]
+        with self.trail() as rested:
+            found = super().import_target(module, name)
+        self._rested[key] = rested
+        return found
+
     def _locate_from(self, dotted: str, start: str) -> str | None:
         """What `locate` says to an importer in the folder `start`."""
         if not dotted or dotted.partition(".")[0] in UNREAD:
@@ -242,6 +271,15 @@ class WarmProgram(Program):
         found = self._mentioned(token)
         self.note(("mentions", token), found)
         return found if limit is None else found[:limit]
+
+    def subclassing(self, name: str, limit: int) -> tuple[Path, ...]:
+        trails, self._trails = self._trails, []
+        try:
+            found = super().subclassing(name, limit)
+        finally:
+            self._trails = trails
+        self.note(("subclassing", name, str(limit)), found)
+        return found
 
     def capture_files(self, more: Iterable[str | bytes] = ()) -> tuple[Path, ...]:
         self._stop()
