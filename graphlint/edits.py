@@ -13,6 +13,7 @@ Every function that makes an Edit gives None if the text is not what it expects;
 from __future__ import annotations
 
 import io
+import re
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -142,7 +143,6 @@ def torch_name(path: str) -> str | None:
 
 def unused(at: Location, name: str) -> str:
     """`name`, or it with a number behind, such that the function around `at` does not use it."""
-    import re
 
     used = {word for line in function_lines(at) for word in re.findall(r"\w+", text(line))}
     return next(word for word in (name, *(f"{name}{n}" for n in range(2, len(used) + 3))) if word not in used)
@@ -439,16 +439,20 @@ def before(at: Location, *lines: str) -> Edit | None:
     found = statement(at)
     if found is None or found.indent.strip() or _has_long_text("\n".join(lines)):
         return None
+    if (shared := _shared(at)) is not None and not shared.first:
+        return None
     new = "".join(f"{found.indent}{line}\n" if line else "\n" for line in lines)
     line = found.span.line
     return Edit(at.path, Span(line, 1, line, 1), new)
 
 
 def after(at: Location, *lines: str) -> Edit | None:
-    """Statements behind the simple one at `at`, with its indentation; behind the whole of `a; b`."""
+    """Statements behind the simple one at `at`, with its indentation; None if others follow on its line."""
     found = statement(at)
     source = _text(at.path)
     if found is None or source is None or found.compound or found.indent.strip():
+        return None
+    if (shared := _shared(at)) is not None and not shared.last:
         return None
     end = found.span.end_line
     text_end = len(source.source.lines[end - 1]) + 1
@@ -457,10 +461,16 @@ def after(at: Location, *lines: str) -> Edit | None:
 
 
 def rewrite(at: Location, *lines: str) -> Edit | None:
-    """The simple statement at `at` becomes these, with its indentation; a comment behind it stays behind the last."""
+    """The simple statement at `at` becomes these, with its indentation; a comment behind it stays behind the last.
+
+    Where it shares its line with others (`a; b`, `if c: a`), one line may take its place.
+    """
     found = statement(at)
     if found is None or found.compound:
         return None
+    if (shared := _shared(at)) is not None:
+        alone = len(lines) == 1 and shared.at is not None
+        return Edit(at.path, shared.at.span, lines[0]) if alone and shared.at is not None else None
     return Edit(at.path, found.span, f"\n{found.indent}".join(lines))
 
 
@@ -473,15 +483,10 @@ def delete(at: Location) -> Edit | None:
     source = _text(at.path)
     if found is None or source is None or found.compound:
         return None
+    if (shared := _shared(at)) is not None:
+        return Edit(at.path, shared.at.span, "pass") if shared.at is not None else None
     lines = source.source.lines
-    alone = not lines[found.span.line - 1][: found.span.column - 1].strip()
-    rest = lines[found.span.end_line - 1][found.span.end_column - 1 :].strip()
-    if (
-        not alone
-        or (rest and not rest.startswith("#"))
-        or _only_one(found, source.statements)
-        or found.span.end_line >= len(lines)
-    ):
+    if _only_one(found, source.statements) or found.span.end_line >= len(lines):
         return Edit(at.path, found.span, "pass")
     return Edit(at.path, Span(found.span.line, 1, found.span.end_line + 1, 1), "")
 
@@ -495,7 +500,7 @@ def move(at: Location, to: Location) -> tuple[Edit | None, Edit | None]:
 def move_behind(at: Location, header: Location) -> list[Edit | None]:
     """The simple statement around `at` goes behind the block of `header` that it stands in."""
     found, block, outer, moved = statement(at), body(header), statement(header), lines(at)
-    if found is None or block is None or outer is None or not moved:
+    if found is None or block is None or outer is None or not moved or _shared(at) is not None:
         return [None]
     if found.span.end_line < block[0].end_line:
         return [delete(at), after_block(header, *moved)]
@@ -511,12 +516,47 @@ def lines(at: Location) -> list[str]:
     found, source = statement(at), _text(at.path)
     if found is None or source is None or found.compound:
         return []
+    if (shared := _shared(at)) is not None:
+        return [text(shared.at)] if shared.at is not None and shared.at.span.line == shared.at.span.end_line else []
     whole = source.source.lines[found.span.line - 1 : found.span.end_line]
-    rest = whole[-1][found.span.end_column - 1 :].strip()
-    alone = not whole[0][: found.span.column - 1].strip() and (not rest or rest.startswith("#"))
-    if len(whole) > 1 and (not alone or _has_long_text("\n".join(whole))):
+    if len(whole) > 1 and _has_long_text("\n".join(whole)):
         return []
-    return textwrap.dedent("\n".join(whole)).rstrip().split("\n") if alone else [_slice(source.source, found.span)]
+    return textwrap.dedent("\n".join(whole)).rstrip().split("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A simple statement that shares its line with others, or with the header that it belongs to.
+
+    `at` is the statement, None for the header of `if c: a`; `first` and `last` say whether it begins or ends the line.
+    """
+
+    at: Location | None
+    first: bool
+    last: bool
+
+
+_HEADERS = ("if", "for", "while", "with", "try", "elif", "else", "except", "finally", "def", "class", "async", "match")
+
+
+def _shared(at: Location) -> Shared | None:
+    """How the simple statement around `at` shares its line; None if it has the line for itself."""
+    import libcst
+
+    found, source = statement(at), _text(at.path)
+    if found is None or source is None or found.compound:
+        return None
+    code = _slice(source.source, found.span)
+    word = re.match(r"\w*", code)
+    header = word is not None and word[0] in _HEADERS
+    if not header and not any(t.type == tokenize.OP and t.string == ";" for t in _tokens(code)):
+        return None
+    parts = [p for p, n in inner(Location(at.path, found.span)) if isinstance(n, libcst.BaseSmallStatement)]
+    mine = next((p for p in parts if _within(at.span, p.span)), None)
+    if mine is None:
+        ahead = not parts or (at.span.line, at.span.column) < (parts[0].span.line, parts[0].span.column)
+        return Shared(None, first=ahead, last=False)
+    return Shared(mine, first=mine == parts[0] and not header, last=mine == parts[-1] and not header)
 
 
 def first_inside(at: Location) -> Location | None:
@@ -529,7 +569,6 @@ def first_inside(at: Location) -> Location | None:
 
 def mentions(path: str, pattern: str) -> list[Location]:
     """The statements of a file in which a regular expression is found, in order."""
-    import re
 
     found = _text(path)
     if found is None:
@@ -635,6 +674,8 @@ def wrap(at: Location, ahead: Sequence[str], behind: Sequence[str] = ()) -> Edit
     """
     found, source = statement(at), _text(at.path)
     if found is None or source is None or found.indent.strip() or (found.compound and has_else(at)):
+        return None
+    if _shared(at) is not None:
         return None
     block = body(at) if found.compound else None
     if found.compound and block is None:
