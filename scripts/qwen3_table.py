@@ -115,6 +115,9 @@ def judged(job: Job, trace: Path) -> dict[str, Any]:
     """From a tracer's report: its outcome, and its verdict on the finding that the trap is about."""
     report = json.loads(trace.read_text(encoding="utf-8"))
     record = {"trace": report["trace"]["outcome"], "trace_detail": report["trace"].get("detail", "")}
+    record["confirmed"] = sum(f.get("verdict") == "confirmed" for f in report["findings"])
+    if times := [r["timing"] for r in report["regions"] if r.get("timing")]:
+        record["timing"] = times
     try:
         rule, line, _ = expected(job.script)
     except SystemExit:
@@ -195,6 +198,12 @@ def right_scripts() -> list[Job]:
     ]
 
 
+def emulated_scripts() -> list[Job]:
+    """The traps, and the right versions with as much work as one run needs to show a fault."""
+    whole = Job(QWEN3 / "train_step.py", ["--modes", "whole"])
+    return [*traps(), Job(QWEN3 / "decode.py"), whole, Job(QWEN3 / "compile.py")]
+
+
 def graphlint() -> list[str]:
     return [sys.executable, "-m", "graphlint"]
 
@@ -231,6 +240,7 @@ def render(data: dict[str, Any]) -> str:
         "",
         "## The right versions",
         "",
+        *emulated_table(data),
         *right_tables(cuda["runs"]),
     ]
     return "\n".join(lines) + "\n"
@@ -245,7 +255,10 @@ def trap_table(data: dict[str, Any]) -> list[str]:
         rule, _, _ = expected(QWEN3 / "traps" / f"{name}.py")
         gpu, fake = cuda.get(name, {}), emulated.get(name, {})
         found = static_runs[name].get("found", "none").split("/")[-1] if name in static_runs else "not run"
-        cost = f"{fake.get('trace', 'not run')}, {fake['seconds']:.0f} s, {fake['mib']:,} MiB" if fake else "not run"
+        cost = "not run"
+        if fake:
+            verdict = fake.get("verdict", "not found")
+            cost = f"{fake.get('trace', 'not run')}, {verdict}, {fake['seconds']:.0f} s, {fake['mib']:,} MiB"
         said = gpu.get("detail", "").replace("|", "\\|")
         verdict = gpu.get("verdict") or "not traced"
         small = tiny.get(name, {}).get("outcome", "not run")
@@ -255,6 +268,20 @@ def trap_table(data: dict[str, Any]) -> list[str]:
             f"| {name}: `{rule}` | `{found}` | {cost} | {small} | {gpu.get('outcome', '')} | {said} | {verdict} |"
         )
     return rows
+
+
+def emulated_table(data: dict[str, Any]) -> list[str]:
+    runs = data.get("emulate 8b", {}).get("runs", {})
+    right = [name for name in ("decode", "train_step", "compile") if name in runs]
+    if not right:
+        return []
+    lines = ["Emulated at full size, without values; whole `graphlint trace`, on two shared cores without a GPU:", ""]
+    lines += ["| script | outcome | findings confirmed | s | MiB |", "|---|---|---|---|---|"]
+    for name in right:
+        run = runs[name]
+        confirmed = run.get("confirmed", "")
+        lines.append(f"| {name}.py | {run.get('trace', '')} | {confirmed} | {run['seconds']:.0f} | {run['mib']:,} |")
+    return [*lines, ""]
 
 
 def right_tables(runs: dict[str, Any]) -> list[str]:
@@ -328,7 +355,7 @@ def main() -> None:
     elif options.stage == "static":
         data["static"] = stamped(static())
     elif options.stage == "emulate":
-        chosen = [job for job in traps() if not options.only or job.name in options.only]
+        chosen = [job for job in emulated_scripts() if not options.only or job.name in options.only]
         tracer = [*graphlint(), "trace", "--backend", "emulate", *(["--fake"] if options.size == "8b" else [])]
         key = f"emulate {options.size}"
         earlier = data.get(key, {}).get("runs", {}) if options.only else {}
