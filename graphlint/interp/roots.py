@@ -211,9 +211,9 @@ class Climber:
             frontier = [r for r in following if r.function]
             tops += [r for r in following if not r.function]
             # Far from the capture, tests and a wide front tell little for their price.
-            frontier = sorted(
-                frontier, key=lambda r: (is_test(r.path), r.path != start.path, str(r.path), r.function)
-            )[:6]
+            frontier = sorted(frontier, key=lambda r: (is_test(r.path), r.path != start.path, str(r.path), r.function))[
+                :6
+            ]
             if not frontier or len(seen) > 24:
                 break
         tops += frontier

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 
+#: So many entries of a mapping are looped over one by one.
+ENTRIES = 64
+
+
 def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Value:
     if isinstance(base, Union):
         found = [get_item(m, o, index, node) for o in base.options if not (isinstance(o, Const) and o.value is None)]
@@ -358,16 +362,18 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
             return _range(m, items)
         case Sequence(items=items, rest=None):
             # The parts of a model are told apart: what a loop sets on each is found on each.
-            if len(items) <= (32 if source.kind == "modules" else 4):
+            # So are the entries of a mapping: a loop that copies each into its place leaves none out.
+            if len(items) <= (32 if source.kind == "modules" else ENTRIES if _are_entries(items) else 4):
                 return list(items), True
             return [*items[:3], items[-1]], True
         case Sequence(items=items, rest=rest) if rest is not None:
-            return ([*items[:3], rest] if items else [rest, rest]), False
+            few = items[:ENTRIES] if _are_entries(items) else items[:3]
+            return ([*few, rest] if items else [rest, rest]), False
         case Mapping(items=mapping_items, rest=rest, keys=keys):
             known: list[Value] = [Const(k) for k in mapping_items]
             if rest is not None:
                 known += [keys or Host("loop", kind=""), keys or Host("loop", kind="")]
-            return known[:4], rest is None
+            return known[:ENTRIES], rest is None
         case Tensor():
             return [_row(source), _row(source)], False
         case Const(value=str(text)):
@@ -380,6 +386,11 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
         case _:
             hint = getattr(source, "hint", "")
             return [Unknown(hint), Unknown(hint)], False
+
+
+def _are_entries(items: list[Value]) -> bool:
+    """True for the (key, value) pairs of a mapping."""
+    return all(isinstance(i, Sequence) and i.kind == "tuple" and len(i.items) == 2 for i in items)
 
 
 def _range(m: Machine, items: list[Value]) -> tuple[list[Value], bool]:

@@ -216,12 +216,16 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
 
 def chosen(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
     """Kept on some condition in the loop that replays (the best one so far), and used when the loop is over."""
-    running = {loop for r in replays for loop, _ in r.loops}
+    # Loops that the program itself has: a negative number stands for users who call its methods again and again.
+    running = {loop for r in replays for loop, _ in r.loops if loop >= 0}
     for fact in region.after:
         if not isinstance(fact, Bind) or fact.region is not None or not fact.maybe or fact.how != "=":
             continue
         if not {loop for loop, _ in fact.loops} & running or queries.held_graphs(fact.value):
             continue
+        following = next((r for r in replays if r.order > fact.order), None)
+        if following is not None and following.loops == fact.loops and queries.inside(following, fact):
+            continue  # looked up for the replay that comes next
         holders = [o for o in options(fact.value) if _holds(region, o, fact)] if fact.value is not None else []
         if holders and not _leaves_loop(region, fact) and _used_after(region, fact, holders):
             yield fact, "keeps"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphlint import queries
-from graphlint.fact import Bind, Fact, Index, Iterate, Op, Operator, Replay, Write
+from graphlint.fact import Bind, Fact, Index, Iterate, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -215,12 +215,30 @@ def _stale(region: Region, interval: list[Write], views: list[Index | Op], repla
             continue
         if isinstance(part.high, Const) and not origins(part.high):
             continue  # a number written out: these rows are meant
+        if write.how == "zero_":
+            continue  # clears what was used before
+        if not read_in_sight(region, write):
+            continue
         whole = _base(write, views)
         if _fills(part, whole) or reset(storage, part, pieces) or read_only_there(region, write, part, whole):
             continue
         if masked(region, write, pieces) or rows_apart(region, storage, part, replay):
             continue
         yield write
+
+
+def read_in_sight(region: Region, write: Write) -> bool:
+    """False if captured work only hands the buffer to calls that were not followed, whose masks are unknown, or reads
+    other parts of the memory that it is a part of."""
+    assert isinstance(write.target, Tensor)
+    storage, view = write.target.storage, write.target.view if write.how == "setitem" else None
+    return any(
+        tensor.storage is storage and (view is None or tensor.view in (None, view))
+        for fact in region.captured
+        if not isinstance(fact, Unfollowed) and not (isinstance(fact, Op) and fact.name == "torch.compile.call")
+        for value in queries.operands(fact)
+        for tensor in tensors(value, 2)
+    )
 
 
 def _base(write: Write, views: list[Index | Op]) -> Tensor:
