@@ -13,11 +13,25 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from graphlint import queries
-from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Index, Op, Replay, Write
+from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Index, Keep, Op, Replay, Return, Unfollowed, Write
 from graphlint.region import Region
-from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
+from graphlint.value import (
+    Const,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Storage,
+    Tensor,
+    Unknown,
+    Value,
+    options,
+    tensors,
+)
 
 MANUAL = ("graph", "begin-end", "accelerator-graph")
+_PLAIN = (Const, Host, Tensor, Unknown)
 _FILLS = frozenset({"copy_", "fill_", "zero_", "setitem", "out=", "normal_", "uniform_", "random_"})
 
 
@@ -110,7 +124,35 @@ def lives_on(region: Region, fact: Fact) -> bool:
     if next_replay(region, fact) is not None:
         return True
     begin = begins(region)
-    return not replays(region) and begin is not None and not begin.complete and not graph_dropped(region, fact)
+    if replays(region) or begin is None or begin.complete or graph_dropped(region, fact):
+        return False
+    return _handed_out(region)
+
+
+@lru_cache(maxsize=16)
+def _handed_out(region: Region) -> bool:
+    """False if the graph is a local of a call and nothing that outlives the call is seen to hold it."""
+    mine = {g.id for g in queries.graphs(region.graph)}
+    if not mine:
+        return True
+    for fact in region.life:
+        if fact.order > region.begin and isinstance(fact, Return) and _holds_code(fact.value):
+            return True
+        if isinstance(fact, (Return, Keep)) or (isinstance(fact, Bind) and fact.place.kind != "local"):
+            for option in options(fact.value) if fact.value is not None else ():
+                if any(g.id in mine for g in queries.held_graphs(option)):
+                    return True
+        elif isinstance(fact, Enter) and any(g.id in mine for a in fact.args for g in queries.held_graphs(a)):
+            if not fact.args or not isinstance(fact.args[0], Instance) or fact.args[0].id not in mine:
+                return True
+        elif isinstance(fact, Unfollowed) and any(g.id in mine for a in fact.args for g in queries.held_graphs(a)):
+            return True
+    return False
+
+
+def _holds_code(value: Value) -> bool:
+    """True for a function, which may close over the graph."""
+    return any(not isinstance(o, (*_PLAIN, Instance, Sequence, Mapping)) for o in options(value))
 
 
 def by_harness(fact: Fact) -> bool:
