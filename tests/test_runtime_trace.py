@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -231,6 +233,29 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
     assert "http" not in text.replace("https://docs.nvidia.com", "")
     assert text.count("</script>") == 2
     assert "host-sync" in text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no browser to open the page in")
+def test_a_browser_draws_the_page_without_an_error(tmp_path: Path) -> None:
+    from graphlint.report.view import View
+    from graphlint.runtime.page import page
+
+    found = traced(script(tmp_path, SYNC))
+    file = tmp_path / "page.html"
+    file.write_text(page(found, as_json(found, View(cwd=str(tmp_path), version="0", rules=found.registry.by_name))))
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        f"--user-data-dir={tmp_path}/u",
+    ]
+    run = subprocess.run(
+        ["chromium", *options, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    assert "CONSOLE" not in run.stderr
+    canvas = re.search(r'<canvas id="strip"[^>]*style="height: (\d+)px', run.stdout)
+    assert canvas is not None and int(canvas[1]) > 20, "the strip was not drawn"
 
 
 pytest_plugins = ["pytester"]

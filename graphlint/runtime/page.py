@@ -79,8 +79,9 @@ def page(traced: Any, data: dict[str, Any]) -> str:
     names = [Path(f).name for f in files]
     trace = data["trace"]
     good = trace["outcome"] == "ok"
+    title = _WORDS.get(trace["outcome"], trace["outcome"]) if data["regions"] or not good else "No capture was made"
     parts = [
-        f"<h1 class={'ok' if good else 'bad'}>{html.escape(_WORDS.get(trace['outcome'], trace['outcome']))}</h1>",
+        f"<h1 class={'ok' if good else 'bad'}>{html.escape(title)}</h1>",
         f"<div class=dim>{html.escape(trace['backend'])}, torch {html.escape(trace['torch'])}, {html.escape(trace['device'])}</div>",
     ]
     if trace["detail"] and not good:

@@ -18,9 +18,12 @@ def summarise(run: list[events.Event], machine: Any, result: Result, rehearsals:
     """Fills `result.regions`, its outcome and the counts of captured calls per line."""
     regions: dict[int, dict[str, Any]] = {}
     causes: dict[int, events.Refusal] = {}
+    streams: dict[int | None, int] = {}
+    """Of each graph, the stream that worked last: there a refused call would have run."""
     for event in run:
         if isinstance(event, events.CaptureBegin):
             at = frames.in_user_code(event.at)
+            streams[event.graph] = event.stream
             regions[event.graph] = {
                 "kind": event.kind,
                 "path": at.path if at else "",
@@ -70,6 +73,7 @@ def summarise(run: list[events.Event], machine: Any, result: Result, rehearsals:
         elif isinstance(event, events.Replay) and event.graph in regions:
             regions[event.graph]["replays"] += 1
         elif isinstance(event, events.Call):
+            streams[event.graph] = event.stream
             at = frames.in_user_code(event.at)
             if at is not None:
                 lines = result.counts.setdefault(at.path, {})
@@ -78,7 +82,7 @@ def summarise(run: list[events.Event], machine: Any, result: Result, rehearsals:
             at = frames.in_user_code(event.at)
             result.strip.append(
                 {
-                    "stream": getattr(event, "stream", 0),
+                    "stream": streams.get(event.graph, 0),
                     "name": event.how if isinstance(event, events.Refusal) else event.name.removeprefix("aten::"),
                     "path": at.path if at else "",
                     "line": at.line if at else 0,
