@@ -136,7 +136,8 @@ def rewrite(source: Source, edits: Iterable[Edit]) -> str:
 def changes(
     findings: Iterable[Finding], digests: Mapping[str, str], *, unsafe: bool, texts: Mapping[str, str] | None = None
 ) -> Iterator[Change | FixError]:
-    """What applying the fixes would make of each file. `texts` stands for files on disk.
+    """What applying the fixes would make of each file. `texts` stands for files on disk; of a
+    notebook it has the joined cells.
 
     Yields a FixError for a file that changed since it was analysed, cannot be read, or would not parse any more.
     """
@@ -144,8 +145,6 @@ def changes(
     sources: dict[str, Source] = {}
     for path in sorted({e.path for fix in fixes for e in fix.edits}):
         try:
-            if path.endswith(".ipynb"):
-                raise FixError(f"{path}: notebooks are not fixed, only reported")
             text = (texts or {}).get(path)
             source = Source(Path(path), text) if text is not None else Source.read(Path(path))
             if digests.get(path) != digest(source.text):

@@ -13,6 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def parse(data: bytes) -> Notebook:
         sources = [(n, _text(c)) for n, c in enumerate(cells, 1) if c.get("cell_type") == "code"]
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise SourceError("is no notebook") from None
+    return join(sources)
+
+
+def join(sources: Iterable[tuple[int, str]]) -> Notebook:
+    """The notebook of these code cells, each with its number; their lines end at LF."""
     found: list[Cell] = []
     lines: list[str] = []
     for number, text in sources:
@@ -146,3 +152,74 @@ def _place(at: Location, notebooks: dict[str, Notebook]) -> Location:
 def texts(notebooks: dict[str, Notebook]) -> dict[str, str]:
     """The text of every cell, by the path that its locations have."""
     return {f"{path}{_MARK}{c.number}": c.text for path, book in notebooks.items() for c in book.cells}
+
+
+# ------------------------------------------------------------------------------------------------- changes to cells
+
+
+def changed_cells(notebook: Notebook, new: str) -> dict[int, str]:
+    """The new texts of the cells that differ when the joined text becomes `new`, by number.
+
+    Raises:
+        SourceError: a change reaches over two cells, or touches a line that is not Python.
+    """
+    old_lines, new_lines = notebook.joined.split("\n")[:-1], new.split("\n")[:-1]
+    made: dict[int, list[str]] = {}
+    starts = [c.first - 1 for c in notebook.cells] + [len(old_lines)]
+    for kind, first, last, begin, end in SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
+        index = bisect_right(starts, min(first, max(len(old_lines) - 1, 0))) - 1
+        while first < last or (kind == "insert" and begin < end):
+            if kind == "insert":
+                index = _cell_for_insertion(notebook, index, first - starts[index])
+            cell, stop = notebook.cells[index], min(last, starts[index + 1])
+            own = cell.text.split("\n")[first - starts[index] : stop - starts[index]]
+            rows = made.setdefault(cell.number, [])
+            if kind == "equal":
+                rows += own
+                first, index = stop, index + 1
+                continue
+            if stop < last:
+                raise SourceError("a fix reaches over two cells, not applied")
+            if own != old_lines[first:stop]:
+                raise SourceError("a fix touches a line that is not Python, not applied")
+            rows += new_lines[begin:end]
+            break
+    texts = {number: "\n".join(rows) for number, rows in made.items()}
+    return {cell.number: texts[cell.number] for cell in notebook.cells if texts.get(cell.number, "") != cell.text}
+
+
+def _cell_for_insertion(notebook: Notebook, index: int, offset: int) -> int:
+    """Between two cells the earlier one gets what is inserted, unless all of it belongs to another language."""
+    if offset == 0 and index > 0 and not _is_foreign(notebook.cells[index - 1].text):
+        return index - 1
+    return index
+
+
+def _is_foreign(text: str) -> bool:
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return first.startswith("%%") and first.split()[0] not in _PYTHON_MAGICS
+
+
+def replaced(raw: str, texts: dict[int, str]) -> str:
+    """The text of a notebook's file with other sources in some cells, everything else as it was.
+
+    Raises:
+        SourceError: it is no notebook.
+    """
+    try:
+        content: Any = json.loads(raw)
+        cells = content["cells"] if "cells" in content else content["worksheets"][0]["cells"]
+        for number, text in texts.items():
+            key = "source" if "source" in cells[number - 1] else "input"
+            as_list = not isinstance(cells[number - 1].get(key), str)
+            cells[number - 1][key] = text.splitlines(keepends=True) if as_list else text
+        unchanged: Any = json.loads(raw)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        raise SourceError("is no notebook") from None
+    end = raw[len(raw.rstrip()) :]
+    # As Jupyter writes it, or as whatever wrote this one does.
+    styles = [(indent, ascii_only) for indent in (1, 2, 4, "\t", None) for ascii_only in (False, True)]
+    for indent, ascii_only in styles:
+        if json.dumps(unchanged, indent=indent, ensure_ascii=ascii_only) + end == raw:
+            return json.dumps(content, indent=indent, ensure_ascii=ascii_only) + end
+    return json.dumps(content, indent=1, ensure_ascii=False) + end

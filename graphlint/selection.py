@@ -55,11 +55,11 @@ def select(raw: Raw, scope: Scope, config: Config, registry: Registry) -> Report
 
 
 def _editable(finding: Finding, scope: Scope) -> Finding:
-    """The finding without its fix if that would change anything but Python files of the project."""
+    """The finding without its fix if that would change anything but files of the project."""
     if finding.fix is None:
         return finding
     paths = [edit.path for edit in finding.fix.edits]
-    fine = paths and all(scope.owns(path) and path not in scope.notebooks for path in paths)
+    fine = paths and all(scope.owns(path) for path in paths)
     return finding if fine else replace(finding, fix=None)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,3 +96,60 @@ def test_a_broken_notebook_is_a_finding(tmp_path: Path) -> None:
 def test_notebooks_in_other_languages_are_left_alone() -> None:
     text = notebook("x <- 1", kernelspec={"language": "R"})
     assert notebooks.parse(text.encode()).joined == ""
+
+
+FAULT = (
+    "import torch\n%matplotlib inline\nx = torch.ones(8, device='cuda')",
+    "%%bash\necho hi",
+    "g = torch.cuda.CUDAGraph()\n(x * 2).sum()\n"
+    "with torch.cuda.graph(g):\n    y = x * 2  # graphlint: ignore[host-read] x",
+)
+
+
+@pytest.mark.parametrize(
+    ("new", "cells"),
+    [
+        (lambda t: t, {}),
+        (lambda t: t.replace("y = x * 2", "y = x * 3"), {4: "y = x * 3"}),
+        (lambda t: t.replace("g = torch", "h = 1\ng = torch"), {4: "h = 1\ng = torch"}),
+        (lambda t: t.replace("import torch\n", ""), {2: "%matplotlib inline\nx ="}),
+        (lambda t: "import os\n" + t, {2: "import os\nimport torch\n%matplotlib"}),
+        (lambda t: t + "z = 1\n", {4: "ignore[host-read] x\nz = 1"}),
+    ],
+)
+def test_changes_go_back_to_their_cells(new: Callable[[str], str], cells: dict[int, str]) -> None:
+    book = notebooks.parse(notebook(*FAULT).encode())
+    changed = notebooks.changed_cells(book, new(book.joined))
+    assert set(changed) == set(cells)
+    for number, text in cells.items():
+        assert text in changed[number]
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        lambda t: t.replace("pass", "x = 1"),
+        lambda t: t.replace("x = torch", "y = torch\nh = 1").replace("g = ", "f = ").replace("\n\n\n", "\n"),
+    ],
+)
+def test_changes_that_no_cell_can_hold_are_refused(new: Callable[[str], str]) -> None:
+    book = notebooks.parse(notebook(*FAULT).encode())
+    with pytest.raises(SourceError, match="not applied"):
+        notebooks.changed_cells(book, new(book.joined))
+
+
+@pytest.mark.parametrize("style", [{"indent": 1, "ensure_ascii": False}, {"indent": 4}, {}])
+def test_fixes_are_written_into_the_cell_and_nothing_else_changes(tmp_path: Path, style: dict[str, Any]) -> None:
+    rule_folder(tmp_path)
+    project = tmp_path / "p"
+    project.mkdir()
+    raw = json.dumps(json.loads(notebook("s = 'é'", *FAULT, kernelspec={"language": "python"})), **style) + "\n"
+    (project / "a.ipynb").write_text(raw, encoding="utf-8")
+    wanted = ("--select", "unused-suppression,host-read", "--rule-folder", "../own_rules")
+    shown = graphlint("a.ipynb", *wanted, "--diff", cwd=project)
+    assert shown.returncode == 1 and "+++ b/a.ipynb:cell 5\n" in shown.stdout
+    assert "-    y = x * 2  # graphlint: ignore[host-read] x\n" in shown.stdout and "+    y = x * 2\n" in shown.stdout
+    assert (project / "a.ipynb").read_text(encoding="utf-8") == raw
+    assert graphlint("a.ipynb", *wanted, "--fix", cwd=project).returncode == 0
+    fixed = (project / "a.ipynb").read_text(encoding="utf-8")
+    assert fixed == raw.replace("  # graphlint: ignore[host-read] x", "")
