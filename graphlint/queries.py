@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from graphlint.fact import CaptureBegin, Context, Enter, Fact, HostRead, Index, Op, Operator, Return, Write
+from graphlint.fact import Branch, CaptureBegin, Context, Enter, Fact, HostRead, Index, Op, Operator, Return, Write
 from graphlint.knowledge.capture_api import GRAPH_CLASSES
 from graphlint.region import Region
 from graphlint.value import Const, Host, Instance, Storage, Tensor, Unknown, Value, once, options, parts, tensors
@@ -99,6 +99,29 @@ def start_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
         yield past
         if isinstance(past, Enter) and len(past.chain) == len(fact.chain):
             return
+
+
+def exclusive(region: Region, first: Fact, second: Fact) -> bool:
+    """True if the two stand in different arms of one branch: only one of them happens."""
+    between = region.life[region.position(first.order) : region.position(second.order)]
+    for branch in between:
+        if isinstance(branch, Branch) and inside(first, branch) and branch.loops == first.loops[: len(branch.loops)]:
+            for past in reversed(region.life[: region.position(first.order)]):
+                if not inside(past, branch):
+                    break
+                if isinstance(past, Branch) and past.at == branch.at and past.chain == branch.chain:
+                    other = past.taken != branch.taken and past.loops == branch.loops
+                    if other and past.body is not None and inside(second, branch) and _covers(past, first):
+                        return branch.body is not None and _covers(branch, second)
+                    break
+    return False
+
+
+def _covers(branch: Branch, fact: Fact) -> bool:
+    """True if `fact` happens in the arm, or in what it calls."""
+    at = fact.at if len(fact.chain) == len(branch.chain) else fact.chain[len(branch.chain)].at
+    assert branch.body is not None
+    return at.path == branch.at.path and branch.body.line <= at.line <= branch.body.end_line
 
 
 def waits(fact: Fact) -> bool:

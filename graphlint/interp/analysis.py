@@ -12,6 +12,7 @@ from graphlint.config import Config
 from graphlint.fact import CaptureBegin
 from graphlint.interp import attributes, capture
 from graphlint.interp.effort import Way
+from graphlint.interp.escape import escaping
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
@@ -221,6 +222,8 @@ class _Run:
     ) -> None:
         self.m, self.module, self.site_classes, self.harness = machine, module, site_classes, harness
         self.ceiling = 0
+        self.returned: Value | None = None
+        self.receivers: list[Value] = []
 
     def start(self, function: str, configured: bool) -> None:
         m = self.m
@@ -240,7 +243,7 @@ class _Run:
             if configured:
                 self._as_region(callee)
             else:
-                m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
+                self.returned = m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
         except BudgetSpent:
             m.budget = m.ticks
         m.way = None
@@ -266,6 +269,7 @@ class _Run:
             found = m.names.class_attribute(m, value, part)
             if found is None:
                 return None
+            self.receivers.append(value)
             receiver, value = value, found[0]
         if isinstance(value, FunctionValue) and isinstance(receiver, ClassValue) and value.binding != "staticmethod":
             if value.binding == "classmethod":
@@ -319,7 +323,11 @@ class _Run:
         """Runs what the users of a capturing object would call: the capture first (a counter may put it off for a few
         calls), then everything else, twice."""
         m = self.m
+        scopes = m.names.scopes.values()
+        alive = escaping(self.returned, [*m.abstract.values(), *self.receivers], scopes, m.life)
         for instance in list(m.made):
+            if instance.id not in alive:
+                continue
             first, rest = self._methods(instance)
             if not first:
                 continue

@@ -504,7 +504,8 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
 def _ifexp(m: Machine, node: tree.IfExp) -> Value:
     test = m.eval(node.test)
     known = truth(m, test, "ternary", node.test)
-    from graphlint.interp.execute import narrowed, note_branch
+    from graphlint.interp.execute import note_branch
+    from graphlint.interp.narrowing import narrowed
 
     if known is not None:
         note_branch(m, node.test, test, known, node.body if known else node.orelse)

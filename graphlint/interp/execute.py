@@ -6,15 +6,14 @@ both branches run from the same state and their effects are joined (see machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Branch, Iterate, Keep, Raises, Return, Write
 from graphlint.interp import attributes, contexts, evaluate, subscripts
 from graphlint.interp.evaluate import spelled, truth
 from graphlint.interp.functions import class_value, function_value
-from graphlint.interp.objects import Scope
+from graphlint.interp.narrowing import narrow, only_asks
 from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
@@ -376,79 +375,6 @@ def _match(m: Machine, node: tree.Match) -> str:
     return branch(m, arms)
 
 
-def _narrowed_value(value: Value, keep: Callable[[Value], bool]) -> Value | None:
-    kept = [o for o in options(value) if keep(o)]
-    return join(*kept) if kept and len(kept) < len(options(value)) else None
-
-
-def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
-    """What a test says of the names in it, in the branch where it came out `taken`."""
-    match test:
-        case tree.UnaryOp(op="not", operand=operand):
-            narrow(m, operand, not taken)
-        case tree.BoolOp(op=op, values=values) if (op == "and") == taken:
-            for value in values:
-                narrow(m, value, taken)
-        case tree.Compare(left=left, ops=(op,), comparators=(tree.Constant(value=None),)) if op in (
-            "is",
-            "is not",
-            "==",
-            "!=",
-        ):
-            is_none = (op in ("is", "==")) == taken
-            _narrow_to(m, left, lambda v: (isinstance(v, Const) and v.value is None) == is_none, none=is_none)
-        case tree.Name() | tree.Attribute():
-            _narrow_to(m, test, lambda v: not (isinstance(v, Const) and bool(v.value) != taken))
-        case tree.Call(func=tree.Name(id="isinstance"), args=(first, second)):
-            with m.quiet():
-                kind = m.eval(second.value)
-            _narrow_to(m, first.value, lambda v: attributes.is_instance(m, v, kind) is not (not taken))
-
-
-def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], none: bool = False) -> None:
-    if isinstance(target, tree.Name):
-        holder: Scope | None = m.scope
-        while holder is not None and target.id not in holder.variables:
-            holder = holder.parent
-        if holder is None:
-            return
-        narrowed_value = _narrowed_value(holder.variables[target.id], keep)
-        if narrowed_value is None and none and isinstance(holder.variables[target.id], Unknown):
-            narrowed_value = Const(None)
-        if narrowed_value is not None:
-            m.store(holder.variables, target.id, narrowed_value)
-    elif isinstance(target, tree.Attribute) and isinstance(target.value, (tree.Name, tree.Attribute)):
-        with m.quiet_reading():
-            owner = m.eval(target.value)
-        if isinstance(owner, Instance) and target.name in owner.attrs:
-            narrowed_value = _narrowed_value(owner.attrs[target.name], keep)
-            if narrowed_value is None and none and isinstance(owner.attrs[target.name], Unknown):
-                narrowed_value = Const(None)
-            if narrowed_value is not None:
-                m.store(owner.attrs, target.name, narrowed_value)
-
-
-@contextmanager
-def narrowed(m: Machine, test: tree.Expr, taken: bool) -> Iterator[None]:
-    """Narrows inside the block only."""
-    m.journalling += 1
-    mark = len(m.journal)
-    narrow(m, test, taken)
-    touched = m.journal[mark:]
-    m.journalling -= 1
-    try:
-        yield
-    finally:
-        for target, key, old in reversed(touched):
-            if old is not None and key in target:
-                target[key] = old
-        if not m.journalling:
-            m.journal.clear()
-
-
-# ----------------------------------------------------------------------------------------------------- loops
-
-
 def _for(m: Machine, node: tree.For) -> str:
     source = m.eval(node.iter)
     items, exact = subscripts.iterate(m, source, node.iter)
@@ -534,9 +460,8 @@ def _try(m: Machine, node: tree.Try) -> str:
     captured = len(m.regions)
     end = m.run_protected(node.body)
     protects = tuple(m.regions[captured:])
-    names = tuple(name for h in node.handlers for name in _caught(m, h.type))
     arms: list[Callable[[], str]] = []
-    if node.handlers:
+    if node.handlers and not only_asks(m, node.body):
 
         def normal() -> str:
             return m.run(node.orelse) if end == "" else end
@@ -561,7 +486,6 @@ def _try(m: Machine, node: tree.Try) -> str:
         end = branch(m, arms)
     elif not end:
         end = m.run(node.orelse)
-    del names
     m.finals += 1
     try:
         final = m.run(node.final)

@@ -454,8 +454,9 @@ class Machine:
         self.stack, self.chain, self.loops, self.contexts = [], (), (), ()
         self.conditions, self.journalling = 0, 0
         self.journal.clear()
-        while self.region_stack:
-            self.close_region(Span(1, 1, 1, 1))
+        for region in self.region_stack:
+            region.end = self.order
+        self.region_stack, self.region = [], None
 
     def run_protected(self, body: tuple[tree.Stmt, ...]) -> str:
         return self.run(body)

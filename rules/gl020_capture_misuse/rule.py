@@ -101,7 +101,8 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     for fact in region.before:
         if isinstance(fact, CaptureBegin) and mine[0] in queries.graphs(fact.begun.graph):
             # Where it is not known whether the second capture is made, a counter usually sees to it that it is not.
-            first = fact.begun if fact.order < begin.order and (fact.maybe or not begin.maybe) else first
+            earlier = fact.order < begin.order and (fact.maybe or not begin.maybe)
+            first = fact.begun if earlier and not queries.exclusive(region, fact, begin) else first
         elif isinstance(fact, Op) and fact.name.endswith(".reset") and fact.receiver in mine:
             first = None
     if first is not None:
@@ -185,7 +186,7 @@ def replayed_after_reset(region: Region, begin: CaptureBegin) -> Iterator[Proble
         elif isinstance(fact, CaptureBegin) and any(g in mine for g in queries.graphs(fact.begun.graph)):
             return
         elif isinstance(fact, Replay) and gone is not None and all(g in mine for g in queries.graphs(fact.graph)):
-            if queries.graphs(fact.graph):
+            if queries.graphs(fact.graph) and (not gone.maybe or queries.inside(fact, gone)):
                 message = "replays a graph after its `reset()`, which raises: capture it again first"
                 yield Problem(
                     fact.at, message, (Note(gone.at, "reset here"), *region.way(fact)), function=fact.function

@@ -1,0 +1,160 @@
+"""What a condition tells of the values in it, in the branch where it came out one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from graphlint.interp import attributes
+from graphlint.interp.objects import Scope
+from graphlint.knowledge.capture_api import GUARDS
+from graphlint.lower import tree
+from graphlint.value import Const, Device, External, Instance, Tensor, Unknown, Value, join, options
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: Questions that a driver answers without an exception.
+_ASKED = GUARDS | {"torch.cuda.is_available", "torch.cuda.is_initialized", "torch.xpu.is_available"}
+
+
+def _narrowed_value(value: Value, keep: Callable[[Value], bool]) -> Value | None:
+    kept = [o for o in options(value) if keep(o)]
+    return join(*kept) if kept and len(kept) < len(options(value)) else None
+
+
+def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
+    """What a test says of the names in it, in the branch where it came out `taken`."""
+    match test:
+        case tree.UnaryOp(op="not", operand=operand):
+            narrow(m, operand, not taken)
+        case tree.BoolOp(op=op, values=values) if (op == "and") == taken:
+            for value in values:
+                narrow(m, value, taken)
+        case tree.BoolOp(values=values) if len(values) <= 3 and any(_device_test(v) for v in values):
+            # `a and b` is false and `a` is true: so `b` is false.
+            open_ = [v for v in values if _device_test(v) or _decided(m, v) is None]
+            if len(open_) == 1:
+                narrow(m, open_[0], taken)
+        case tree.Compare() | tree.Attribute() if (tested := _device_test(test)) is not None:
+            name, device = tested
+            _set_device(m, name, device if taken else "cpu" if device == "cuda" else "cuda")
+        case tree.Compare(left=left, ops=(op,), comparators=(tree.Constant(value=None),)) if op in (
+            "is",
+            "is not",
+            "==",
+            "!=",
+        ):
+            is_none = (op in ("is", "==")) == taken
+            _narrow_to(m, left, lambda v: (isinstance(v, Const) and v.value is None) == is_none, none=is_none)
+        case tree.Name() | tree.Attribute():
+            _narrow_to(m, test, lambda v: not (isinstance(v, Const) and bool(v.value) != taken))
+        case tree.Call(func=tree.Name(id="isinstance"), args=(first, second)):
+            with m.quiet():
+                kind = m.eval(second.value)
+            _narrow_to(m, first.value, lambda v: attributes.is_instance(m, v, kind) is not (not taken))
+
+
+def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], none: bool = False) -> None:
+    if isinstance(target, tree.Name):
+        holder: Scope | None = m.scope
+        while holder is not None and target.id not in holder.variables:
+            holder = holder.parent
+        if holder is None:
+            return
+        narrowed_value = _narrowed_value(holder.variables[target.id], keep)
+        if narrowed_value is None and none and isinstance(holder.variables[target.id], Unknown):
+            narrowed_value = Const(None)
+        if narrowed_value is not None:
+            m.store(holder.variables, target.id, narrowed_value)
+    elif isinstance(target, tree.Attribute) and isinstance(target.value, (tree.Name, tree.Attribute)):
+        with m.quiet_reading():
+            owner = m.eval(target.value)
+        if isinstance(owner, Instance) and target.name in owner.attrs:
+            narrowed_value = _narrowed_value(owner.attrs[target.name], keep)
+            if narrowed_value is None and none and isinstance(owner.attrs[target.name], Unknown):
+                narrowed_value = Const(None)
+            if narrowed_value is not None:
+                m.store(owner.attrs, target.name, narrowed_value)
+
+
+def _device_test(node: tree.Expr) -> tuple[str, Device] | None:
+    """The name of a tensor and the device it is on where the test is true: `x.is_cuda`, `x.device.type == "cuda"`."""
+    match node:
+        case tree.Attribute(value=tree.Name(id=name), name="is_cuda"):
+            return name, "cuda"
+        case tree.Compare(
+            left=tree.Attribute(value=tree.Attribute(value=tree.Name(id=name), name="device"), name="type"),
+            ops=("==" | "!=" as op,),
+            comparators=(tree.Constant(value="cuda" | "cpu" as device),),
+        ):
+            return name, device if op == "==" else "cpu" if device == "cuda" else "cuda"
+    return None
+
+
+def _decided(m: Machine, node: tree.Expr) -> bool | None:
+    from graphlint.interp.evaluate import truth
+
+    with m.quiet_reading():
+        return truth(m, m.eval(node), "if", node)
+
+
+def _set_device(m: Machine, name: str, device: Device) -> None:
+    """A tensor of unknown device is on `device`."""
+    scope: Scope | None = m.scope
+    while scope is not None and name not in scope.variables:
+        scope = scope.parent
+    if scope is None:
+        return
+    value = scope.variables[name]
+    known = [replace(o, device=device) if isinstance(o, Tensor) and o.device == "?" else o for o in options(value)]
+    if any(new is not old for new, old in zip(known, options(value), strict=True)):
+        m.store(scope.variables, name, join(*known))
+
+
+def only_asks(m: Machine, body: tuple[tree.Stmt, ...]) -> bool:
+    """True if a block only asks for the state of the device and of a capture, which raises nothing."""
+    for statement in body:
+        if not isinstance(statement, (tree.Return, tree.Assign)) or statement.value is None:
+            return False
+        if not _asks(m, statement.value):
+            return False
+    return bool(body)
+
+
+def _asks(m: Machine, node: tree.Expr) -> bool:
+    match node:
+        case tree.Constant() | tree.Name():
+            return True
+        case tree.UnaryOp(op="not", operand=operand):
+            return _asks(m, operand)
+        case tree.BoolOp(values=values):
+            return all(_asks(m, v) for v in values)
+        case tree.Call(func=func, args=()):
+            with m.quiet_reading():
+                callee = m.eval(func)
+            return isinstance(callee, External) and callee.name in _ASKED
+    return False
+
+
+@contextmanager
+def narrowed(m: Machine, test: tree.Expr, taken: bool) -> Iterator[None]:
+    """Narrows inside the block only."""
+    m.journalling += 1
+    mark = len(m.journal)
+    narrow(m, test, taken)
+    touched = m.journal[mark:]
+    m.journalling -= 1
+    try:
+        yield
+    finally:
+        for target, key, old in reversed(touched):
+            if old is not None and key in target:
+                target[key] = old
+        if not m.journalling:
+            m.journal.clear()
+
+
+# ----------------------------------------------------------------------------------------------------- loops
