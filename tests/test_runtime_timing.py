@@ -90,6 +90,7 @@ def timed(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, event: Any
         journal.watchers = [Timing(observer, journal)]
         with journal:
             worker.run_target(spec, result)
+        observer.measure()
         worker.conclude(observer, journal, result)
     return result
 

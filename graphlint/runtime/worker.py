@@ -85,6 +85,7 @@ def _on_gpu(spec: Spec, result: Result) -> Result:
     with watched_on_gpu() as (observer, journal):
         run_target(spec, result)
     result.device = torch.cuda.get_device_name()
+    observer.measure()
     conclude(observer, journal, result)
     return result
 

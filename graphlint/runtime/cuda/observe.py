@@ -66,8 +66,8 @@ class Recorder(TorchDispatchMode):
 class Open:
     """A capture under way."""
 
-    def __init__(self, number: int, mode: Recorder) -> None:
-        self.number, self.mode = number, mode
+    def __init__(self, number: int, mode: Recorder, reserved: int) -> None:
+        self.number, self.mode, self.reserved = number, mode, reserved
 
     @property
     def launched(self) -> int:
@@ -85,6 +85,8 @@ class Observer:
         self.replays: dict[int, int] = {}
         self._next = itertools.count(1)
         self.timing: Timing | None = None
+        self.pools: dict[int, Any] = {}
+        """The memory pool of each captured graph."""
 
     def log(self, record: type[events.Event], /, **data: Any) -> None:
         self.order += 1
@@ -102,7 +104,7 @@ class Observer:
         self.log(events.CaptureBegin, graph=number, mode=mode, pool_given=pool_given)
         recorder = Recorder(self, number)
         recorder.__enter__()  # type: ignore[no-untyped-call]
-        self.capture = Open(number, recorder)
+        self.capture = Open(number, recorder, _reserved())
 
     def ending(self) -> Open | None:
         opened, self.capture = self.capture, None
@@ -123,7 +125,7 @@ class Observer:
             graph=opened.number,
             error=text,
             calls=mode.calls,
-            pool_bytes=_reserved(),
+            pool_bytes=max(_reserved() - opened.reserved, 0),
             inputs=tuple(mode.reads.values()),
             outputs=tuple(static for held, static in mode.makes.values() if held() is not None),
         )
@@ -146,6 +148,20 @@ class Observer:
             spelled=how,
             through=_through(root.__traceback__),
         )
+
+    def measure(self) -> None:
+        """At the end of the run: what the pools hold, where the allocator still knows them. Until then a capture's
+        pool is as large as what the device gave to it."""
+        sizes: dict[Any, int] = {}
+        try:
+            for segment in torch.cuda.memory_snapshot():
+                pool = tuple(segment.get("segment_pool_id", ()))
+                sizes[pool] = sizes.get(pool, 0) + int(segment["total_size"])
+        except (RuntimeError, AssertionError):
+            return
+        for event in self.events:
+            if isinstance(event, events.CaptureEnd):
+                event.pool_bytes = sizes.get(self.pools.get(event.graph), event.pool_bytes)
 
     def replayed(self, graph: Any) -> None:
         number = self.numbers.get(id(graph))
@@ -285,6 +301,8 @@ def observed() -> Iterator[Observer]:
         except BaseException as error:
             observer.ended(opened, error, inflight)
             raise
+        if opened is not None:
+            observer.pools[opened.number] = tuple(self.pool())
         observer.ended(opened, None, inflight)
         return out
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import weakref
 import zlib
 from dataclasses import dataclass, field
@@ -37,6 +39,8 @@ class Kept:
     owner: int
     how: str
     told: bool = False
+    holder: weakref.ref[Any] | None = None
+    """The object of the program's that keeps it as an attribute, if that was made after a replay."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,7 @@ class Outputs:
     pool: tuple[int, int]
     span: tuple[int, int]
     """Between these events the graph's own tensors were made."""
+    replays: int = 0
     clobbered: dict[int, int] = field(default_factory=dict)
     """Outputs that another graph's replay wrote over, with that graph."""
 
@@ -59,6 +64,8 @@ class OutputWatch(Watcher):
         self.kept: list[Kept] = []
         self.returned_at: dict[int, tuple[weakref.ref[Any], frames.Site, int, int, int]] = {}
         self._before: dict[int, tuple[int, int]] = {}
+        self._objects: dict[int, weakref.ref[Any]] = {}
+        """Objects of the program's own classes that were made since the first replay."""
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
         machine.after_replay.append(self._after)
@@ -93,8 +100,11 @@ class OutputWatch(Watcher):
         return zlib.crc32(ctypes.string_at(block.start, min(block.wanted, 1 << 20)))
 
     def _epoch(self, known: Outputs) -> int:
+        """How often the graph was replayed; what it wrote outlives it."""
         graph = known.graph()
-        return graph.replays if graph is not None else -1
+        if graph is not None:
+            known.replays = graph.replays
+        return known.replays
 
     def _replay(self, graph: Any) -> None:
         self._before.clear()
@@ -108,12 +118,22 @@ class OutputWatch(Watcher):
 
     def _after(self, graph: Any) -> None:
         self.journal.replays += 1
+        if graph.number in self.graphs:
+            self.graphs[graph.number].replays = graph.replays
         for address, (number, content) in self._before.items():
             known = self.graphs[number]
             if self._epoch(known) > 0 and self._content(address) != content:
                 known.clobbered[address] = graph.number
 
     # ------------------------------------------------------------ keeping
+    def entered(self, activation: Activation) -> None:
+        code = activation.frame.f_code
+        if self.journal.replays and code.co_name == "__init__" and code.co_argcount:
+            made = activation.frame.f_locals.get(code.co_varnames[0])
+            if made is not None and not isinstance(made, torch.nn.Module):
+                with contextlib.suppress(TypeError):
+                    self._objects[id(made)] = weakref.ref(made, functools.partial(_forget, self._objects, id(made)))
+
     def done(self, step: Step) -> None:
         if step.graph is not None or not self.graphs or not self.journal.replays:
             return
@@ -134,6 +154,9 @@ class OutputWatch(Watcher):
             kind, _ = chain.steps[-1]
             owner = resolve(frame, chain.owner)
             self._keep(step, value, chain, owner, "container" if kind != "attr" else "attribute")
+        if self._objects:
+            for name in statement.names:
+                self._hold(step, frame.f_locals.get(name, MISSING), Chain(name))
         if self.journal.replays > step.epoch:
             for name in statement.names:
                 self._collected(step, frame.f_locals.get(name, MISSING))
@@ -160,6 +183,7 @@ class OutputWatch(Watcher):
         if isinstance(value, dict) and len(value) <= 16:
             values = tuple(value.values())
         for one in values:
+            self._hold(step, one, chain)
             found = self.output_of(one)
             if found is None:
                 continue
@@ -176,6 +200,33 @@ class OutputWatch(Watcher):
                 self.kept.append(
                     Kept(known.number, address, epoch, self._content(address), step.site, chain, where, id(owner), how)
                 )
+
+    def _hold(self, step: Step, value: Any, chain: Chain) -> None:
+        """Keeps what an object that was made after a replay has as attributes."""
+        reference = self._objects.get(id(value))
+        if reference is None or reference() is not value or len(self.kept) >= 5000:
+            return
+        for name, one in list(getattr(value, "__dict__", {}).items()):
+            found = self.output_of(one)
+            if found is None or self._epoch(found[0]) < 1:
+                continue
+            if any(k.holder is reference and k.chain.steps[-1] == ("attr", name) for k in self.kept):
+                continue
+            known, address = found
+            self.kept.append(
+                Kept(
+                    known.number,
+                    address,
+                    self._epoch(known),
+                    self._content(address),
+                    step.site,
+                    Chain(chain.root, (*chain.steps, ("attr", name))),
+                    0,
+                    id(value),
+                    "attribute",
+                    holder=reference,
+                )
+            )
 
     # ------------------------------------------------------------ reading
     def begins(self, step: Step) -> None:
@@ -217,6 +268,9 @@ class OutputWatch(Watcher):
 
     def _still(self, kept: Kept, step: Step) -> bool:
         """Whether the reference is still there."""
+        if kept.holder is not None:
+            found = self.output_of(getattr(kept.holder(), "__dict__", {}).get(kept.chain.steps[-1][1]))
+            return found is not None and found[1] == kept.address
         if kept.how == "name":
             found = self.output_of(step.frame.f_locals.get(kept.chain.root))
             return (found is not None and found[1] == kept.address) or isinstance(
@@ -279,3 +333,7 @@ class OutputWatch(Watcher):
                     how="collected",
                 )
                 return
+
+
+def _forget(table: dict[int, Any], key: int, _: object) -> None:
+    table.pop(key, None)
