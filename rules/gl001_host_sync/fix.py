@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from graphlint import edits
-from graphlint.fact import Replay
+from graphlint.fact import Index, Replay
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
+from graphlint.value import Tensor, options
 
 #: Decompositions that check on the host, the same without, and how its result is spelled.
 _UNCHECKED = {"inv": ("inv_ex", ".inverse"), "cholesky": ("cholesky_ex", ".L"), "solve": ("solve_ex", ".result"),
@@ -56,6 +57,10 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             return edits.fix("leave the norm unchecked", made, safe=False)
         if name in ("masked_fill", "masked_fill_") and at == problem.at and len(node.args) == 2:
             return _filled(at, node, path, name)
+        if name == "allclose" and at == problem.at:
+            arguments = ", ".join(edits.code(a).rstrip(" ,") for a in node.args)
+            made = edits.replace(at, f"{path}.isclose({arguments}).all()")
+            return edits.fix("compare on the GPU", made, safe=False)
         if name == "synchronize" and not node.args and at == problem.at:
             return _not_synchronised(problem, region, at)
         if name in _UNCHECKED and path.endswith("linalg"):
@@ -63,7 +68,31 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             arguments = ", ".join(edits.code(a).rstrip(" ,") for a in node.args)
             new = f"{path}.{other}({arguments}){result}"
             return edits.fix("decompose without the check on the host", edits.replace(at, new), safe=True)
-    return _told(problem, region) or _after_the_replay(problem, region, nodes) or _operand(problem, nodes)
+    return (
+        _indexed(problem, region)
+        or _told(problem, region)
+        or _after_the_replay(problem, region, nodes)
+        or _operand(problem, nodes)
+    )
+
+
+def _indexed(problem: Problem, region: Region) -> Fix | None:
+    """`table[position]`, which reads a 0-dim position, as a selection by it."""
+    import libcst
+
+    found = [f for f in region.captured if isinstance(f, Index) and f.at == problem.at]
+    node = edits.expression(problem.at)
+    if not found or not isinstance(node, libcst.Subscript) or len(node.slice) != 1:
+        return None
+    for fact in found:
+        positions = options(fact.index)
+        if not all(isinstance(o, Tensor) and o.shape == () and o.dtype in ("int64", "int32") for o in positions):
+            return None
+    base, position = edits.code(node.value), edits.code(node.slice[0])
+    if not edits.is_primary(position):
+        position = f"({position})"
+    new = f"{base}.index_select(0, {position}.view(1)).squeeze(0)"
+    return edits.fix("select on the GPU", edits.replace(problem.at, new), safe=False)
 
 
 def _filled(at: Location, node: edits.CallNode, owner: str, name: str) -> Fix | None:

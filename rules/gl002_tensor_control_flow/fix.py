@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from graphlint import edits
+from graphlint.fact import Truth
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
+from graphlint.value import Const, Host, options
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
@@ -18,6 +20,11 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         return None  # how often something is done cannot be chosen on the GPU
     if any(isinstance(node, libcst.BooleanOperation) and _guards(node) for _, node in nodes):
         return None
+    for at, node in nodes:
+        if at == problem.at and isinstance(node, libcst.Call) and (made := _of_all(at, node)) is not None:
+            return made
+    if _on_the_host(problem, region):
+        return None  # where that is read, first
     for at, node in nodes:
         if isinstance(node, libcst.Assert):
             torch = edits.torch_name(at.path)
@@ -33,6 +40,26 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             if made is not None:
                 return made
     return None
+
+
+def _on_the_host(problem: Problem, region: Region) -> bool:
+    """Whether what is tested was read from a tensor before: a choice on the GPU needs the tensor."""
+    tested = [f.value for f in region.captured if isinstance(f, Truth) and f.at == problem.at]
+    return any(isinstance(o, (Host, Const)) for value in tested for o in options(value))
+
+
+def _of_all(at: Location, node: edits.CallNode) -> Fix | None:
+    """`all(t > 0 for t in ts)` as one tensor."""
+    import libcst
+
+    torch = edits.torch_name(at.path)
+    if torch is None or edits.code(node.func) not in ("all", "any") or len(node.args) != 1:
+        return None
+    given = node.args[0].value
+    if not isinstance(given, (libcst.GeneratorExp, libcst.ListComp)):
+        return None
+    new = f"{torch}.stack([{edits.code(given.elt)}{edits.code(given.for_in)}]).{edits.code(node.func)}()"
+    return edits.fix("ask on the GPU", edits.replace(at, new), safe=False)
 
 
 def _expression(at: Location, node: edits.ExpressionNode) -> Fix | None:

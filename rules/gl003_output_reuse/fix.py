@@ -9,7 +9,7 @@ from graphlint.fact import Bind, Fact, Keep, Op, Return
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
-from graphlint.value import Sequence, Tensor, Unknown, Value, options
+from graphlint.value import Instance, Sequence, Tensor, Unknown, Value, options
 
 _TITLE = "keep a copy: the next replay overwrites the output"
 #: What gives another look at the same memory.
@@ -36,6 +36,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         wanted = [kept]
     elif calls:
         wanted = calls
+    elif handed := _handed_over(problem, region, kept):
+        wanted = handed
     elif elements := _elements(problem, region):
         wanted = elements
     elif yielded is not None:
@@ -88,6 +90,24 @@ def _elements(problem: Problem, region: Region) -> list[Location]:
                 return []
             found.append(place)
     return found
+
+
+def _handed_over(problem: Problem, region: Region, kept: Location | None) -> list[Location]:
+    """The argument of a constructor that is the output, told by the name that it was read from."""
+    import libcst
+
+    node = edits.expression(kept) if kept is not None else None
+    if kept is None or not isinstance(node, libcst.Call):
+        return []
+    here = [f.value for f in region.life if isinstance(f, (Bind, Keep)) and f.at.line == problem.at.line]
+    made = [o for v in here if v is not None for o in options(v) if isinstance(o, Instance)]
+    read = {
+        t.place.name for o in made for v in o.attrs.values() for t in queries.static_outputs(region, v, 0) if t.place
+    }
+    texts = {edits.code(a.value) for a in node.args if edits.code(a.value).rpartition(".")[2] in read}
+    if len(texts) != 1:
+        return []
+    return [p for p, n in edits.inner(kept) if edits.code(n) in texts and not isinstance(n, libcst.Arg)][:1]
 
 
 def _yielded(problem: Problem, region: Region) -> Location | None:

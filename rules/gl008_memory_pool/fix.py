@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from graphlint import edits
+from graphlint.fact import Enter
 from graphlint.finding import Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
+from graphlint.value import Instance
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
@@ -40,14 +42,26 @@ def _freed_before(problem: Problem, region: Region, at: Location) -> Fix | None:
 
 
 def _one_pool(region: Region) -> Fix | None:
-    """A pool made in front of the loop that captures, and given to each capture."""
-    loops = [h for h in edits.headers(region.at) if edits.text(h).startswith(("for ", "while "))]
+    """A pool made in front of the loop that captures, or once for the object, and given to each capture."""
     torch = edits.torch_name(region.at.path)
-    if not loops or torch is None or region.kind != "graph":
+    if torch is None or region.kind != "graph":
         return None
-    name = edits.unused(region.at, "pool")
-    made = edits.before(loops[-1], f"{name} = {torch}.cuda.graph_pool_handle()")
-    return edits.fix("let the graphs share one pool", made, edits.argument(region.at, "pool", name), safe=False)
+    title = "let the graphs share one pool"
+    loops = [h for h in edits.headers(region.at) if edits.text(h).startswith(("for ", "while "))]
+    if loops:
+        name = edits.unused(region.at, "pool")
+        made = edits.before(loops[-1], f"{name} = {torch}.cuda.graph_pool_handle()")
+        return edits.fix(title, made, edits.argument(region.at, "pool", name), safe=False)
+    entered = [f for f in region.before if isinstance(f, Enter) and f.name == region.function]
+    own = entered[-1].given.get("self") if entered else None
+    if not isinstance(own, Instance) or "graph_pool" in own.attrs:
+        return None
+    lines = (
+        'if getattr(self, "graph_pool", None) is None:',
+        f"    self.graph_pool = {torch}.cuda.graph_pool_handle()",
+    )
+    pool = edits.argument(region.at, "pool", "self.graph_pool")
+    return edits.fix(title, edits.before(region.at, *lines), pool, safe=False)
 
 
 def _largest_first(at: Location, loop: edits.ForNode) -> Fix | None:

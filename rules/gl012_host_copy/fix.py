@@ -19,6 +19,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         return made
     if "from pinned memory" in problem.message and (made := _not_blocking(problem, region)):
         return made
+    if (made := _picked(problem)) is not None:
+        return made
     for at, node in edits.inner(problem.at):
         if isinstance(node, libcst.Assign) and len(node.targets) == 1:
             target = node.targets[0].target
@@ -32,6 +34,32 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         if made is not None:
             return made
     return None
+
+
+def _picked(problem: Problem) -> Fix | None:
+    """`x[:, [0, 2]]` as a stack of `x[:, 0]` and `x[:, 2]`: numbers need no copy."""
+    import libcst
+
+    node, torch = edits.expression(problem.at), edits.torch_name(problem.at.path)
+    if not isinstance(node, libcst.Subscript) or torch is None:
+        return None
+    parts = [e.slice for e in node.slice]
+    lists = [n for n, p in enumerate(parts) if isinstance(p, libcst.Index) and isinstance(p.value, libcst.List)]
+    if len(lists) != 1 or any(isinstance(p, libcst.Index) for n, p in enumerate(parts) if n != lists[0]):
+        return None
+    picked = parts[lists[0]]
+    numbers = [e.value for e in picked.value.elements] if isinstance(picked, libcst.Index) else []  # type: ignore[attr-defined]
+    texts = [edits.code(n) for n in numbers]
+    if not texts or any(not t.lstrip("-").isdigit() for t in texts):
+        return None
+    spelled = [edits.code(p) for p in parts]
+    rows = []
+    for text in texts:
+        spelled[lists[0]] = text
+        rows.append(f"{edits.code(node.value)}[{', '.join(spelled)}]")
+    where = f", {lists[0]}" if lists[0] else ""
+    new = f"{torch}.stack([{', '.join(rows)}]{where})"
+    return edits.fix("pick by numbers, which need no copy", edits.replace(problem.at, new), safe=False)
 
 
 def _not_blocking(problem: Problem, region: Region) -> Fix | None:

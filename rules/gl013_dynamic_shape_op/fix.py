@@ -37,6 +37,9 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             total = _total(problem, region)
             made_ = edits.argument(at, "output_size", total) if total is not None else None
             return edits.fix("give the size, which the host knows", made_, safe=False)
+        by_rows = [edits.code(a.value) for a in node.args if a.keyword is None or a.keyword.value == "dim"] == ["0"]
+        if by_rows and name in ("sum", "mean") and len(node.args) == 1:
+            return _over_rows(problem, region, at, node, name)
         if isinstance(node.func, libcst.Attribute) and name in ("sum", "mean") and not node.args:
             found = _selected(node.func.value)
             if found and problem.at.span.line == at.span.line and (full := _mask(problem, region, found[1])):
@@ -49,6 +52,25 @@ def fix(problem: Problem, region: Region) -> Fix | None:
                     new = f"({new} / {mask}.sum())"
                 return edits.fix("reduce over all with the rest set to zero", edits.replace(at, new), safe=False)
     return None
+
+
+def _over_rows(problem: Problem, region: Region, at: Location, node: edits.CallNode, name: str) -> Fix | None:
+    """`x[mask].mean(0)`, the mask being one of rows."""
+    import libcst
+
+    found = _selected(node.func.value) if isinstance(node.func, libcst.Attribute) else None
+    facts = [f for f in region.captured if isinstance(f, Index) and f.at == problem.at]
+    torch = edits.torch_name(at.path)
+    if found is None or torch is None or not facts or any(_rank(f.index) != 1 for f in facts):
+        return None
+    full = _mask(problem, region, found[1])
+    if full is None or problem.at.span.line != at.span.line:
+        return None
+    new = f"{torch}.where({full}, {found[0]}, 0).sum(0)"
+    if name == "mean":
+        mask = found[1] if edits.is_primary(found[1]) else f"({found[1]})"
+        new = f"({new} / {mask}.sum())"
+    return edits.fix("reduce over all rows with the others set to zero", edits.replace(at, new), safe=False)
 
 
 def _mask(problem: Problem, region: Region, mask: str) -> str | None:
