@@ -10,8 +10,9 @@ from dataclasses import replace
 from lsprotocol import types as lsp
 
 from graphlint.finding import Finding, Severity
-from graphlint.lsp.positions import Shift, Table
+from graphlint.lsp.positions import Shift
 from graphlint.report.view import harmless
+from graphlint.source import Location
 
 _SEVERITIES: Mapping[Severity, lsp.DiagnosticSeverity] = {
     "error": lsp.DiagnosticSeverity.Error,
@@ -24,23 +25,16 @@ def shown_code(finding: Finding) -> str:
     return f"{finding.code}[{finding.rule}]"
 
 
-def diagnostic(
-    finding: Finding, table: Callable[[str], Table], uri: Callable[[str], str], *, related: bool
-) -> lsp.Diagnostic:
-    """One finding. `table` and `uri` are of a path; `related`: the client shows places that belong to a
-    finding; for others the message names them."""
-    information = [
-        lsp.DiagnosticRelatedInformation(
-            lsp.Location(uri(note.at.path), table(note.at.path).range(note.at.span)), harmless(note.message)
-        )
-        for note in finding.notes
-    ]
+def diagnostic(finding: Finding, place: Callable[[Location], lsp.Location], *, related: bool) -> lsp.Diagnostic:
+    """One finding. `place` says where something is for the client; `related`: the client shows places that belong to
+    a finding; for others the message names them."""
+    information = [lsp.DiagnosticRelatedInformation(place(note.at), harmless(note.message)) for note in finding.notes]
     message = finding.message
     if not related:
         rows = [f"{n.message}: {os.path.basename(n.at.path)}:{n.at.line}" for n in finding.notes]
         message = "\n".join([message, *rows])
     return lsp.Diagnostic(
-        range=table(finding.at.path).range(finding.at.span),
+        range=place(finding.at).range,
         message="\n".join(harmless(row) for row in message.split("\n")),
         severity=_SEVERITIES[finding.severity],
         code=shown_code(finding),

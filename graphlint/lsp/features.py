@@ -13,11 +13,12 @@ from pygls.uris import to_fs_path
 
 from graphlint.finding import Finding
 from graphlint.lsp import actions
+from graphlint.lsp.books import follow_notebooks
 from graphlint.lsp.diagnostics import diagnostic, result_id, shown_code
 from graphlint.lsp.server import Server, path_of
 from graphlint.lsp.session import Document, Session
 from graphlint.registry import page
-from graphlint.source import Source
+from graphlint.source import Location, Source
 from graphlint.suppress import directives
 
 _OWN = frozenset({"unused-suppression", "unreadable-file", "unknown-rule", "missing-reason"})
@@ -27,13 +28,14 @@ _COLLECT = (100_000, 50, 100)
 
 
 async def pull_document(server: Server, params: lsp.DocumentDiagnosticParams) -> lsp.DocumentDiagnosticReport:
-    path, session = path_of(params.text_document.uri), server.session
+    uri = params.text_document.uri
+    path, session = server.path(uri), server.session
     if path is None or session is None:
         return lsp.RelatedFullDocumentDiagnosticReport([])
     await session.settled(path)
-    found = server.diagnostics(str(path))
+    found = server.diagnostics(str(path), uri if str(path) in server.books else None)
     mark = result_id(found)
-    server.delivered[str(path)] = mark
+    server.delivered[uri if str(path) in server.books else server.uri(str(path))] = mark
     if params.previous_result_id == mark:
         return lsp.RelatedUnchangedDocumentDiagnosticReport(mark)
     return lsp.RelatedFullDocumentDiagnosticReport(found, result_id=mark)
@@ -45,7 +47,7 @@ async def pull_workspace(server: Server, params: lsp.WorkspaceDiagnosticParams) 
     await session.settled(None)
     known = {str(path_of(item.uri) or item.uri): item for item in params.previous_result_ids}
     items: list[lsp.WorkspaceFullDocumentDiagnosticReport | lsp.WorkspaceUnchangedDocumentDiagnosticReport] = []
-    for path in sorted({p for p, found in session.findings.items() if found} | known.keys()):
+    for path in sorted(({p for p, found in session.findings.items() if found} | known.keys()) - server.books.keys()):
         found = server.diagnostics(path)
         mark = result_id(found)
         document, before = session.documents.get(path), known.get(path)
@@ -60,17 +62,19 @@ async def pull_workspace(server: Server, params: lsp.WorkspaceDiagnosticParams) 
 
 async def code_actions(server: Server, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
     """From the server's own findings at the range: what the client sends along may be of an older text."""
-    path, session = path_of(params.text_document.uri), server.session
+    uri = params.text_document.uri
+    path, session = server.path(uri), server.session
     if path is None or session is None:
         return []
     await session.settled(path)
     name = str(path)
     only = params.context.only
-    table = server.table(name)
     everything = session.found(name)
     found: list[lsp.CodeAction] = []
     if _wanted(only, lsp.CodeActionKind.QuickFix):
-        here = [f for f in everything if _touches(table.range(f.at.span), params.range)]
+        places = [(server.place(f.at), f) for f in everything]
+        cells = name in server.books
+        here = [f for at, f in places if (not cells or at.uri == uri) and _touches(at.range, params.range)]
         told: set[str] = set()
         for finding in here:
             found += _fixes(server, session, finding, everything, told)
@@ -79,7 +83,7 @@ async def code_actions(server: Server, params: lsp.CodeActionParams) -> list[lsp
         fix = actions.every_safe(everything, name, session.sources)
         if fix is not None and session.current(e.path for e in fix.edits):
             found.append(lsp.CodeAction("graphlint: " + fix.title, FIX_ALL, edit=server.edit(fix)))
-    return found
+    return [action for action in found if action.edit is not None]
 
 
 def _fixes(
@@ -87,7 +91,7 @@ def _fixes(
 ) -> list[lsp.CodeAction]:
     """What can be done about one finding. `told` holds the rules whose fix for all is offered already."""
     path = finding.at.path
-    shown = [diagnostic(finding, server.table, server.uri, related=server.related)]
+    shown = [diagnostic(finding, server.place, related=server.related)]
     found: list[lsp.CodeAction] = []
     quick = lsp.CodeActionKind.QuickFix
     if not session.current([path]):
@@ -126,30 +130,30 @@ def _touches(a: lsp.Range, b: lsp.Range) -> bool:
 
 async def hover(server: Server, params: lsp.HoverParams) -> lsp.Hover | None:
     """What is known at a place, with the rule's page; also of a rule that a suppression names."""
-    path, session = path_of(params.text_document.uri), server.session
-    if path is None or session is None:
+    uri, at, session = params.text_document.uri, params.position, server.session
+    where = server.position(uri, at) if session is not None else None
+    if where is None or session is None:
         return None
-    name, at = str(path), params.position
-    table = server.table(name)
-    point = lsp.Range(at, at)
+    path, point = where[0], lsp.Range(at, at)
+    name = str(path)
     for finding in session.found(name):
-        place = table.range(finding.at.span)
-        if _touches(place, point):
-            return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, _told(server, finding)), place)
+        place = server.place(finding.at)
+        if _touches(place.range, point) and (name not in server.books or place.uri == uri):
+            return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, _told(server, finding)), place.range)
     for directive in directives(Source(path, session.text(name))):
         for rule in directive.rules:
-            place = table.range(rule.span)
+            place = server.place(Location(name, rule.span))
             found = server.registry.find(rule.word)
-            if found is not None and _touches(place, point):
-                return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, page(found)), place)
+            if found is not None and _touches(place.range, point) and (name not in server.books or place.uri == uri):
+                return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, page(found)), place.range)
     return None
 
 
 def _told(server: Server, finding: Finding) -> str:
     rows = [f"**{shown_code(finding)}** {_escaped(finding.message)}", ""]
     for note in finding.notes:
-        where = f"{os.path.basename(note.at.path)}:{note.at.line}"
-        rows.append(f"- {_escaped(note.message)}: [{where}]({server.uri(note.at.path)}#L{note.at.line})")
+        where, place = f"{os.path.basename(note.at.path)}:{note.at.line}", server.place(note.at)
+        rows.append(f"- {_escaped(note.message)}: [{where}]({place.uri}#L{place.range.start.line + 1})")
     found = server.registry.find(finding.rule)
     if found is not None:
         rows += ["", "---", "", page(found)]
@@ -195,7 +199,7 @@ def make_server() -> Server:
         path = path_of(item.uri)
         if path is not None and server.session is not None:
             server.uris[str(path)] = item.uri
-            server.delivered.pop(str(path), None)
+            server.delivered.pop(item.uri, None)
             server.session.open(Document(item.uri, path, item.version, item.text))
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
@@ -221,9 +225,11 @@ def make_server() -> Server:
         loose = checked is None or not checked.project.deep_scope or not server.session.options.whole
         if loose or not path.is_file():
             server.session.findings.pop(str(path), None)
-            server.delivered.pop(str(path), None)
+            server.delivered.pop(server.uri(str(path)), None)
             if not server.pull:
                 server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(params.text_document.uri, []))
+
+    follow_notebooks(server)
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def did_change_files(server: Server, params: lsp.DidChangeWatchedFilesParams) -> None:

@@ -18,11 +18,13 @@ from pygls.uris import from_fs_path, to_fs_path
 
 from graphlint import __version__
 from graphlint.finding import Fix
+from graphlint.lsp.books import NOTEBOOKS, Book, OpenCell, shifted
 from graphlint.lsp.diagnostics import diagnostic, result_id
 from graphlint.lsp.positions import Encoding, Table
 from graphlint.lsp.project import Options
 from graphlint.lsp.session import Session
 from graphlint.registry import Registry, load_rules
+from graphlint.source import Location
 
 log = logging.getLogger("graphlint.lsp")
 _WATCHED = ("**/*.py", "**/*.ipynb", "**/pyproject.toml", "**/graphlint.toml", "**/.graphlint.toml")
@@ -32,13 +34,21 @@ class Server(LanguageServer):
     """One client. `session` exists once the client has initialized."""
 
     def __init__(self) -> None:
-        super().__init__("graphlint", __version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Full, max_workers=2)
+        super().__init__(
+            "graphlint",
+            __version__,
+            text_document_sync_kind=lsp.TextDocumentSyncKind.Full,
+            notebook_document_sync=NOTEBOOKS,
+            max_workers=2,
+        )
         self.session: Session | None = None
         self.pull = False
         self.uris: dict[str, str] = {}
         self.delivered: dict[str, str] = {}
         """By path, the result id of what the client has."""
         self.tables: dict[str, tuple[str, Table]] = {}
+        self.books: dict[str, Book] = {}
+        """Open notebooks by path."""
         self.own: Registry | None = None
 
     # ---------------------------------------------------------------------------------------- start
@@ -112,10 +122,48 @@ class Server(LanguageServer):
             known = self.tables[path] = text, Table.of(text, self.workspace.position_encoding or Encoding.Utf16)
         return known[1]
 
-    def diagnostics(self, path: str) -> list[lsp.Diagnostic]:
+    def place(self, at: Location) -> lsp.Location:
+        """Where a place is for the client: of an open notebook, in one of its cells."""
+        book = self.books.get(at.path)
+        if book is not None and (cell := book.cell(at.span.line)) is not None:
+            table = Table.of(cell.text, self.workspace.position_encoding or Encoding.Utf16)
+            return lsp.Location(cell.uri, table.range(shifted(at.span, 1 - cell.first)))
+        return lsp.Location(self.uri(at.path), self.table(at.path).range(at.span))
+
+    def position(self, uri: str, position: lsp.Position) -> tuple[Path, int, int] | None:
+        """The file, line and column that a client means; None for what is not linted."""
+        if (found := self.cell(uri)) is not None:
+            path, cell = found
+            table = Table.of(cell.text, self.workspace.position_encoding or Encoding.Utf16)
+            line, column = table.place(position)
+            return path, line + cell.first - 1, column
+        plain = path_of(uri)
+        return None if plain is None else (plain, *self.table(str(plain)).place(position))
+
+    def cell(self, uri: str) -> tuple[Path, OpenCell] | None:
+        """The open notebook and the cell that a URI stands for."""
+        for path, book in self.books.items():
+            for cell in book.cells:
+                if cell.uri == uri:
+                    return Path(path), cell
+        return None
+
+    def path(self, uri: str) -> Path | None:
+        """The file that a document belongs to: its own, or the notebook of a cell."""
+        found = self.cell(uri)
+        return path_of(uri) if found is None else found[0]
+
+    def documents(self, path: str) -> list[str]:
+        """The URIs of what a file consists of: of an open notebook, its cells."""
+        book = self.books.get(path)
+        return [self.uri(path)] if book is None else [cell.uri for cell in book.cells]
+
+    def diagnostics(self, path: str, uri: str | None = None) -> list[lsp.Diagnostic]:
+        """Of a file, or of one of a notebook's cells."""
         assert self.session is not None
-        found = self.session.found(path)
-        return [diagnostic(f, self.table, self.uri, related=self.related) for f in found]
+        found = [(self.place(f.at).uri, f) for f in self.session.found(path)]
+        wanted = [f for where, f in found if uri is None or where == uri]
+        return [diagnostic(f, self.place, related=self.related) for f in wanted]
 
     async def changed(self, paths: frozenset[str], whole: bool) -> None:
         """A run ended: tells the client what it has not heard, or that it should ask."""
@@ -124,17 +172,24 @@ class Server(LanguageServer):
             if self.refreshes:
                 asyncio.get_running_loop().create_task(self._refresh(paths))
             return
-        for path in sorted(paths | (self.session.documents.keys() & paths)):
-            found = self.diagnostics(path)
-            document = self.session.documents.get(path)
-            mark = result_id(found)
-            known = self.delivered.get(path)
-            if known == mark or (known is None and not found and document is None):
-                continue
-            self.delivered[path] = mark
-            self.text_document_publish_diagnostics(
-                lsp.PublishDiagnosticsParams(self.uri(path), found, document.version if document else None)
-            )
+        for path in sorted(paths):
+            opened = path in self.session.documents
+            for uri in self.documents(path):
+                found = self.diagnostics(path, uri)
+                mark = result_id(found)
+                known = self.delivered.get(uri)
+                if known == mark or (known is None and not found and not opened):
+                    continue
+                self.delivered[uri] = mark
+                version = self.version_of(path, uri)
+                self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
+
+    def version_of(self, path: str, uri: str) -> int | None:
+        """Of an open document or cell."""
+        if path in self.books:
+            return self.workspace.get_text_document(uri).version
+        document = self.session.documents.get(path) if self.session is not None else None
+        return document.version if document is not None else None
 
     async def _refresh(self, paths: frozenset[str]) -> None:
         """Asks the client to pull again if it does not by itself: after an edit it pulls the edited file, no other."""
@@ -143,26 +198,25 @@ class Server(LanguageServer):
         await asyncio.sleep(0.3)
         if generation != self.session.generation:
             return
-        opened = [path for path in paths if path in self.session.documents]
-        if any(self.delivered.get(path) != result_id(self.diagnostics(path)) for path in opened):
+        opened = [(path, uri) for path in paths if path in self.session.documents for uri in self.documents(path)]
+        if any(self.delivered.get(uri) != result_id(self.diagnostics(path, uri)) for path, uri in opened):
             await self.workspace_diagnostic_refresh_async(None)
 
     # ---------------------------------------------------------------------------------------- edits
 
-    def edit(self, fix: Fix) -> lsp.WorkspaceEdit:
-        """The edits of a fix, against the versions that they were made for."""
-        assert self.session is not None
-        by_path: dict[str, list[lsp.TextEdit]] = {}
+    def edit(self, fix: Fix) -> lsp.WorkspaceEdit | None:
+        """The edits of a fix, against the versions that they were made for; None if one reaches over two cells."""
+        by_uri: dict[str, tuple[str, list[lsp.TextEdit]]] = {}
         for edit in fix.edits:
-            changed = lsp.TextEdit(self.table(edit.path).range(edit.span), edit.text)
-            by_path.setdefault(edit.path, []).append(changed)
+            place, book = self.place(Location(edit.path, edit.span)), self.books.get(edit.path)
+            if book is not None and not book.holds(edit.span):
+                return None
+            by_uri.setdefault(place.uri, (edit.path, []))[1].append(lsp.TextEdit(place.range, edit.text))
         if not self.versioned:
-            return lsp.WorkspaceEdit(changes={self.uri(path): edits for path, edits in by_path.items()})
+            return lsp.WorkspaceEdit(changes={uri: edits for uri, (_, edits) in by_uri.items()})
         changes: list[Any] = []
-        for path, edits in by_path.items():
-            document = self.session.documents.get(path)
-            version = document.version if document is not None else None
-            where = lsp.OptionalVersionedTextDocumentIdentifier(uri=self.uri(path), version=version)
+        for uri, (path, edits) in by_uri.items():
+            where = lsp.OptionalVersionedTextDocumentIdentifier(uri=uri, version=self.version_of(path, uri))
             changes.append(lsp.TextDocumentEdit(where, list(edits)))
         return lsp.WorkspaceEdit(document_changes=changes)
 
