@@ -215,7 +215,7 @@ def _collection(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value
         if isinstance(value, Sequence):
             return m.sequence(kind, list(value.items), value.rest)
         if isinstance(value, Mapping):
-            keys: list[Value] = [Const(k) for k in value.items]
+            keys: list[Value] = [subscripts.of_key(k) for k in value.items]
             return m.sequence(kind, keys, Host("loop", kind="") if value.rest is not None else None)
         items, exact = subscripts.iterate(m, value, tree.Name(span, text))
         return m.sequence(kind, [], items[-1] if items else Unknown())

@@ -138,7 +138,7 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             return default if receiver.rest is None else join(receiver.rest, default)
         case "items":
             pairs: list[Value] = [
-                m.sequence("tuple", [Const(k), m.at_place(v, Place(receiver.id, str(k), "item"))])
+                m.sequence("tuple", [subscripts.of_key(k), m.at_place(v, Place(receiver.id, str(k), "item"))])
                 for k, v in receiver.items.items()
             ]
             rest = None
@@ -155,7 +155,7 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             values: list[Value] = [m.at_place(v, Place(receiver.id, str(k), "item")) for k, v in receiver.items.items()]
             return m.sequence("list", values, receiver.rest)
         case "keys":
-            keys: list[Value] = [Const(k) for k in receiver.items]
+            keys: list[Value] = [subscripts.of_key(k) for k in receiver.items]
             return m.sequence("list", keys, Host("loop", kind="") if receiver.rest is not None else None)
         case "pop" | "popitem":
             found = receiver.items.get(key) if key is not None else None

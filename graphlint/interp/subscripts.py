@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Iterate, Keep, Write
@@ -84,12 +85,30 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
     return m.at_place(join(*candidates), Place(base.id, "*", "item")) if candidates else Unknown()
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """An object as a key: two are equal if they are the same object."""
+
+    id: int
+    value: Value = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"<{self.id}>"
+
+
+def of_key(key: object) -> Value:
+    """What a loop over a mapping sees of a key."""
+    return key.value if isinstance(key, ObjectKey) else Const(key)
+
+
 def as_key(index: Value) -> Value:
     """A tuple of constants as one constant, so that it can be a key."""
     if isinstance(index, Sequence) and index.kind == "tuple" and index.rest is None and index.items:
         parts = [as_key(i) for i in index.items]
         if all(isinstance(p, Const) and p.value.__hash__ is not None for p in parts):
             return Const(tuple(p.value for p in parts if isinstance(p, Const)))
+    if isinstance(index, Instance) and not index.external:
+        return Const(ObjectKey(index.id, index))
     return index
 
 
@@ -319,7 +338,7 @@ def elements(m: Machine, value: Value) -> list[Value]:
         case Sequence():
             return [*value.items, *([value.rest] if value.rest is not None else [])]
         case Mapping():
-            return [Const(k) for k in value.items]
+            return [of_key(k) for k in value.items]
         case Tensor():
             return [_row(value)]
         case Union():
@@ -370,7 +389,7 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
             few = items[:ENTRIES] if _are_entries(items) else items[:3]
             return ([*few, rest] if items else [rest, rest]), False
         case Mapping(items=mapping_items, rest=rest, keys=keys):
-            known: list[Value] = [Const(k) for k in mapping_items]
+            known: list[Value] = [of_key(k) for k in mapping_items]
             if rest is not None:
                 known += [keys or Host("loop", kind=""), keys or Host("loop", kind="")]
             return known[:ENTRIES], rest is None
@@ -445,7 +464,7 @@ def unpacked(m: Machine, value: Value, count: int, starred: bool) -> list[Value]
         case Tensor():
             return [_row(value) for _ in range(count)]
         case Mapping():
-            return [Const(k) for k in value.items][:count] + [Unknown()] * max(0, count - len(value.items))
+            return [of_key(k) for k in value.items][:count] + [Unknown()] * max(0, count - len(value.items))
         case Instance() if "$items" in value.attrs:
             return unpacked(m, value.attrs["$items"], count, starred)
         case Instance() if isinstance(value.cls, ClassValue) and value.cls.dataclass:

@@ -36,10 +36,12 @@ def _within(at: Location, other: Location) -> bool:
 
 def _rebound(region: Region) -> Iterator[Problem]:
     """`self.x = new`, `d[k] = new`, a loop variable, `param.data = new`."""
-    reads = places.reads(region)
+    # A graphed callable copies what it is called with into its sample arguments.
+    copied = queries.storages(region.options.get("sample_args"), 4)
+    reads = {place: read for place, read in places.reads(region).items() if read[1].storage not in copied}
     holders = {place.owner for place in reads}
     named = {tensor.storage for place, (_, tensor) in reads.items() if place.kind != "local"}
-    lent = places.borrowed(region)
+    lent = places.borrowed(region) - copied
     for fact in region.after:
         if (
             not isinstance(fact, Bind)
