@@ -84,6 +84,8 @@ class Refusal(Event):
     """Where the autograd node was made that the capture cannot run."""
     through: tuple[str, ...] = ()
     """torch's own Python files between the user's line and the refusal."""
+    thread: bool = False
+    """Whether another thread than the capture's made the call."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -309,3 +309,21 @@ def file_of(path: str) -> File:
 
 def statement_at(path: str, line: int) -> Statement | None:
     return file_of(path).lines.get(line)
+
+
+_CACHES = frozenset(["cache", "lru_cache", "cached_property", "cached_method"])
+
+
+@lru_cache(maxsize=4096)
+def cached_at(path: str, first: int, name: str) -> int | None:
+    """The `def` line of a function (whose code begins at `first`) that a caching decorator wraps, else None."""
+    for line in range(first, first + 8):
+        statement = statement_at(path, line)
+        node = statement.node if statement is not None else None
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            for decorator in node.decorator_list:
+                function: Any = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if getattr(function, "attr", getattr(function, "id", "")) in _CACHES:
+                    return node.lineno
+            return None
+    return None

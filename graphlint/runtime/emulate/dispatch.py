@@ -86,11 +86,12 @@ class DeviceMode(TorchDispatchMode):
             return func(*args, **kwargs)
         target = machine.target
         if not held and target is None:
-            if machine.on_host_write and given:
+            if (machine.on_host_write or machine.on_host_read) and given:
                 changes = written(func, args, kwargs)
-                if changes:
-                    for host_watcher in machine.on_host_write:
-                        host_watcher(changes)
+                for host_watcher in machine.on_host_write if changes else ():
+                    host_watcher(changes)
+                for host_watcher in machine.on_host_read:
+                    host_watcher([t for t in given if not any(t is c for c in changes)])
             if machine.capture is not None and torch.Tag.nondeterministic_seeded in func.tags:
                 machine.note("host-random", machine.capture.number, call=func._schema.name)
             out = func(*args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 import warnings
 from typing import Any
 
@@ -40,6 +41,7 @@ class Capture:
         self.invalid = self.surveyed = False
         self.held = self.peak = 0
         self.begun = machine.order
+        self.thread = threading.get_ident()
         self.own: set[int] = set()
         self.undo: dict[int, bytes] = {}
         self.reads: dict[int, events.Static] = {}

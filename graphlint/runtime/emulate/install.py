@@ -129,7 +129,7 @@ def _graphed(device: Machine) -> Any:
         device.note("graphed-callables-begin", callables=_flat(args[0] if args else kwargs.get("callables")))
         graph.CUDAGraph.kind = "graphed-callables"
         try:
-            return raw(*args, **kwargs)
+            return _positional(device, raw(*args, **kwargs))
         except (RuntimeError, AssertionError) as error:
             device.note("graphed-refused", text=str(error), autocast=device.autocasts[0] if device.autocasts else None)
             raise
@@ -139,6 +139,26 @@ def _graphed(device: Machine) -> Any:
             device.note("graphed-callables-end", graphs=made)
 
     return make
+
+
+def _positional(device: Machine, made: Any) -> Any:
+    """Graphed callables that say so where they are given keywords, which they do not take."""
+
+    def guarded(inner: Any) -> Any:
+        @functools.wraps(inner)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                device.note("graphed-keywords", names=tuple(kwargs))
+            return inner(*args, **kwargs)
+
+        return run
+
+    if isinstance(made, tuple):
+        return tuple(_positional(device, one) for one in made)
+    if isinstance(made, torch.nn.Module):
+        made.forward = guarded(made.forward)
+        return made
+    return guarded(made)
 
 
 def _flat(callables: Any) -> tuple[Any, ...]:

@@ -77,6 +77,7 @@ class Machine:
         self.on_failure: list[Callable[[int], None]] = []
         self.after_replay: list[Callable[[Any], None]] = []
         self.on_host_write: list[Callable[[list[Tensor]], None]] = []
+        self.on_host_read: list[Callable[[list[Tensor]], None]] = []
         self.counts: Clock = {}
         """Of each stream, its last operation."""
         self.host: Clock = {}
@@ -231,6 +232,7 @@ class Machine:
             made_at=made_at,
             spelled=spelling(frame) if frame is not None else "",
             through=frames.torch_files(),
+            thread=capture is not None and capture.thread != threading.get_ident(),
         )
         for listener in self.listeners:
             listener("refused", {"kind": kind, "how": how}, ())

@@ -123,6 +123,7 @@ def patches(machine: Machine) -> dict[str, Any]:
                 "can't convert cuda:0 device type tensor to numpy. "
                 "Use Tensor.cpu() to copy the tensor to host memory first."
             )
+        looked_at(self)
         return Base.numpy(self, *args, **kwargs)
 
     shape_of: Any = Tensor
@@ -132,9 +133,14 @@ def patches(machine: Machine) -> dict[str, Any]:
     def array(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return numpy(self) if holds(self) else raw_array(self, *args, **kwargs)
 
+    def looked_at(tensor: Tensor) -> None:
+        for watcher in machine.on_host_read:
+            watcher([tensor])
+
     def tolist(self: Tensor) -> Any:
         if holds(self):
             read(machine, self, "tolist", texts.HOST_COPY)
+        looked_at(self)
         return Base.tolist(self)
 
     def shown(self: Tensor, *, tensor_contents: Any = None) -> str:

@@ -136,7 +136,7 @@ def check(
         return
     inside = machine.capturing()
     if not inside:
-        if name in READS and capture.mode == "global":
+        if capture.mode == "global" and (name in READS or _waits_for_copy(machine, name, args, kwargs)):
             machine.refuse("sync", "read", texts.NOT_PERMITTED, name)
         return
     if name in READS:
@@ -207,6 +207,17 @@ def _copy(machine: Machine, name: str, args: Any, kwargs: dict[str, Any], given:
         machine.refuse(kind, how, texts.HOST_COPY, name)
     elif not quick:
         machine.refuse(kind, how, texts.NOT_PERMITTED, name)
+
+
+def _waits_for_copy(machine: Machine, name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """A copy between host and device that the host waits for."""
+    if name not in ("aten::copy_", "aten::_to_copy"):
+        return False
+    source = args[1] if name == "aten::copy_" else args[0]
+    to_device = machine.holds(args[0]) if name == "aten::copy_" else machine.target != "cpu"
+    if to_device == machine.holds(source) or source.numel() == 0 or machine.is_number(source):
+        return False
+    return not (kwargs.get("non_blocking") or (name == "aten::copy_" and len(args) > 2 and args[2]))
 
 
 def _same_device(machine: Machine, name: str, given: list[Tensor]) -> None:

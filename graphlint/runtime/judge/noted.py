@@ -52,6 +52,7 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
             if at is not None:
                 weak = bool(event.data.get("weak"))
                 memory = event.name == "empty-cache"
+                weak = weak or event.name == "state-warmed"
                 yield Observation(rule, at, evidence, event.at, event.graph, weak=weak, memory=memory)
 
 
@@ -211,6 +212,30 @@ def graphed(data: dict[str, Any], capture: Site | None) -> Found:
         yield "autocast-cache", data["autocast"], text
     elif "hooks" in text or "sample_args" in text or "requires_grad" in text:
         yield "capture-misuse", frames.in_user_code(data["at"]), text
+
+
+@on("graphed-keywords")
+def keywords(data: dict[str, Any], capture: Site | None) -> Found:
+    names = ", ".join(f"`{name}`" for name in data["names"])
+    yield (
+        "capture-misuse",
+        frames.in_user_code(data["at"]),
+        f"a graphed callable takes no keywords, and was given {names}",
+    )
+
+
+@on("pinned-read-in-flight")
+def early(data: dict[str, Any], capture: Site | None) -> Found:
+    yield "pinned-race", data["site"], "the host read the pinned buffer before the replay that writes it was over"
+
+
+@on("state-warmed")
+def warmed(data: dict[str, Any], capture: Site | None) -> Found:
+    yield (
+        "warmup-side-effect",
+        data["site"],
+        "a warm-up call changed here what the graph reads, and nothing restored it",
+    )
 
 
 @on("optimizer-counts-on-host")

@@ -18,6 +18,8 @@ _MISUSE = {"recapture", "replay", "graph-freed", "nested"}
 
 def rule_of(refusal: events.Refusal) -> str | None:
     """The rule that owns the refused line, None where another judge places it."""
+    if refusal.thread:
+        return None
     if refusal.kind in _ALWAYS:
         return _ALWAYS[refusal.kind]
     if refusal.kind == "sync":

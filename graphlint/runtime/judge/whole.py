@@ -13,12 +13,15 @@ from graphlint.runtime.syntax import statement_at
 
 #: cudagraph trees warn after this many recordings of one function.
 MANY_SHAPES = 8
+#: More graphs of one line than buckets need.
+MANY_GRAPHS = 24
 
 
 def judge(run: list[events.Event]) -> Iterator[Observation]:
     captures = {e.graph: e for e in run if isinstance(e, events.CaptureBegin)}
     yield from _streams(run)
     yield from _warm_up(run, captures)
+    yield from _threads(run, captures)
     yield from _failed(run)
     yield from _pools(run, captures)
     yield from _shapes(run)
@@ -83,6 +86,15 @@ def _warm_up(run: list[events.Event], captures: dict[int, events.CaptureBegin]) 
                 where = frames.in_user_code(event.at)
                 line = f" (line {where.line})" if where is not None else ""
                 yield Observation("missing-warmup", at, f"{event.text}{line}", event.at, event.graph, True)
+
+
+def _threads(run: list[events.Event], captures: dict[int, events.CaptureBegin]) -> Iterator[Observation]:
+    for event in run:
+        if isinstance(event, events.Refusal) and event.thread and event.graph in captures:
+            at = frames.in_user_code(captures[event.graph].at)
+            if at is not None:
+                evidence = f"another thread's call broke this capture: {event.text}"
+                yield Observation("capture-thread", at, evidence, event.at, event.graph, True)
 
 
 def _failed(run: list[events.Event]) -> Iterator[Observation]:
@@ -158,11 +170,27 @@ def _own_pools(run: list[events.Event]) -> Iterator[Observation]:
             at = frames.in_user_code(event.at)
             if at is not None:
                 sites[at].append(event.graph)
+    yield from _many(run, sizes)
     for at, graphs in sites.items():
         if len(graphs) > 1:
             total = sum(sizes[g] for g in graphs) >> 20
             evidence = f"{len(graphs)} graphs captured here have a pool each, {total} MiB in all"
             yield Observation("memory-pool", at, evidence, (at,), graphs[0], weak=True, memory=True)
+
+
+def _many(run: list[events.Event], sizes: dict[int, int]) -> Iterator[Observation]:
+    """Graphs that one line captures again and again, as a cache without bounds does."""
+    made: dict[Site, list[events.CaptureBegin]] = defaultdict(list)
+    for event in run:
+        if isinstance(event, events.CaptureBegin) and event.graph in sizes:
+            at = frames.in_user_code(event.at)
+            if at is not None:
+                made[at].append(event)
+    for at, begun in made.items():
+        if len(begun) >= MANY_GRAPHS:
+            evidence = f"{len(begun)} graphs were captured here in one run"
+            last = begun[-1]
+            yield Observation("memory-pool", at, evidence, last.at, last.graph, weak=True, memory=True)
 
 
 def _loop(stack: events.Stack) -> Site | None:

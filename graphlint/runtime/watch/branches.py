@@ -86,6 +86,10 @@ class Capturing(Watcher):
 
     def returned(self, activation: Activation, value: Any) -> None:
         asked = activation.data.get("asked")
+        caller = activation.parent
+        if asked is not None and isinstance(value, bool) and caller is not None and caller.step is not None:
+            # a helper that tells whether a capture is under way: its caller asked
+            caller.data.setdefault("asked", (caller.step.site, _inputs(self.machine, caller), asked[2]))
         if (
             asked is None
             or not isinstance(value, torch.Tensor)

@@ -54,6 +54,8 @@ class Watched:
     graph: weakref.ref[Any]
     inputs: dict[int, Input] = field(default_factory=dict)
     pinned: dict[int, frames.Site | None] = field(default_factory=dict)
+    landing: set[int] = field(default_factory=set)
+    """Pinned buffers that the graph copies to."""
     launched: tuple[int, int] | None = None
     tested: int = 0
 
@@ -95,8 +97,11 @@ class Inputs(Watcher):
                     source = call.args[1]
                     if isinstance(source, torch.Tensor) and machine.is_pinned(source):
                         watched.pinned[_storage_of(source)._cdata] = None
-                        if self._host not in machine.on_host_write:
-                            machine.on_host_write.append(self._host)
+                        self._watch_host_writes()
+                if call.name == "aten::copy_" and call.args and not machine.holds(call.args[0]):
+                    watched.landing.add(_storage_of(call.args[0])._cdata)
+                    if self._host_read not in machine.on_host_read:
+                        machine.on_host_read.append(self._host_read)
         self.graphs[graph.number] = watched
 
     @staticmethod
@@ -120,6 +125,10 @@ class Inputs(Watcher):
     def _call(self, func: Any, name: str, held: Any, changes: list[Any], fresh: Any, stream: int) -> None:
         if not changes or not self.graphs or self.machine.capture is not None:
             return
+        if name == "aten::copy_" and self.machine.pinned and len(self.machine.arguments) > 1:
+            source = self.machine.arguments[1]
+            if isinstance(source, torch.Tensor) and self.machine.is_pinned(source):
+                self._watch_host_writes()
         for t in changes:
             start = _storage_of(t).data_ptr()
             for watched in self.graphs.values():
@@ -138,7 +147,7 @@ class Inputs(Watcher):
                     known.covered |= mark
                     known.ever |= mark
                 known.dirty = True
-                if name in _FILLS and not whole and t.is_floating_point():
+                if name in _FILLS and t.is_floating_point():
                     with off(), torch.no_grad():
                         known.padded |= mark
                         known.padded_rows = known.rows
@@ -174,16 +183,38 @@ class Inputs(Watcher):
             if fraction:
                 self.machine.note("fraction-cut", watched.number, site=site, dtype=str(target.dtype))
 
+    def _watch_host_writes(self) -> None:
+        if self._host not in self.machine.on_host_write:
+            self.machine.on_host_write.append(self._host)
+
+    def _host_read(self, read: list[Any]) -> None:
+        for t in read:
+            key = _storage_of(t)._cdata
+            for watched in self.graphs.values():
+                if key in watched.landing and self._under_way(watched):
+                    site = frames.in_user_code(frames.user_sites())
+                    self.machine.note("pinned-read-in-flight", watched.number, site=site)
+
+    def _under_way(self, watched: Watched) -> bool:
+        """Whether the host has not waited for the last replay."""
+        if watched.launched is None:
+            return False
+        stream, count = watched.launched
+        return self.machine.host.get(stream, 0) < count
+
     def _host(self, changes: list[Any]) -> None:
         for t in changes:
             key = _storage_of(t)._cdata
             for watched in self.graphs.values():
-                if key in watched.pinned and watched.launched is not None:
-                    stream, count = watched.launched
-                    if self.machine.host.get(stream, 0) < count:
-                        self.machine.note(
-                            "pinned-written-in-flight", watched.number, site=frames.in_user_code(frames.user_sites())
-                        )
+                if key in watched.pinned and self._under_way(watched):
+                    self._raced(watched.number)
+            waiting = [a for work in self.machine.pending for a in getattr(work, "args", ())]
+            if any(isinstance(a, torch.Tensor) and _storage_of(a)._cdata == key for a in waiting):
+                self._raced(None)
+
+    def _raced(self, number: int | None) -> None:
+        site = frames.in_user_code(frames.user_sites())
+        self.machine.note("pinned-written-in-flight", number, site=site)
 
     # ------------------------------------------------------------ replays
     def _replay(self, graph: Any) -> None:
@@ -236,7 +267,8 @@ class Inputs(Watcher):
         watched.tested += 1
         with off(), torch.no_grad():
             rest = known.padded & known.read
-        if bool(rest.any()) and self._matters(graph, known, rest, 0x3F):
+            filled = bool(known.padded.all())
+        if not filled and bool(rest.any()) and self._matters(graph, known, rest, 0x3F):
             self.machine.note("padding-matters", graph.number)
 
     def _matters(self, graph: Any, known: Input, rest: torch.Tensor, fill: int = 0) -> bool:

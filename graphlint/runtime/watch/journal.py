@@ -5,6 +5,7 @@ Watchers subclass `Watcher` and get a `Step` for every statement of the user's o
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -90,13 +91,21 @@ class Journal:
 
     def __enter__(self) -> Journal:
         self._outer = sys.gettrace()
+        gc.callbacks.append(self._collecting)
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.settrace(self._outer)
+        gc.callbacks.remove(self._collecting)
         for watcher in self.watchers:
             watcher.finish()
+
+    def _collecting(self, phase: str, info: Any) -> None:
+        """What a frame's variables held when they were looked at must not live longer than they do."""
+        if phase == "start" and self.machine.capture is not None:
+            for activation in self.stack:
+                activation.frame.f_locals  # noqa: B018  (reading it brings it up to date)
 
     @property
     def current(self) -> Step | None:

@@ -31,18 +31,24 @@ class Keys(Watcher):
         super().__init__(machine, journal)
         self.frozen: list[Frozen] = []
         self._loaded: dict[tuple[int, int], set[str]] = {}
+        self._names: dict[int, set[str]] = {}
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
 
     def begins(self, step: Step) -> None:
         if step.graph is not None:
             names = self._loaded.setdefault((step.graph, id(step.frame)), set())
-            names.update(c.root for c in step.statement.loads if not c.steps)
+            loads = {c.root for c in step.statement.loads if not c.steps}
+            names.update(loads)
+            self._names.setdefault(step.graph, set()).update(loads)
 
     def _graph(self, graph: Any) -> None:
         for activation in self.journal.stack:
             code, values = activation.frame.f_code, activation.frame.f_locals
             used = self._loaded.pop((graph.number, id(activation.frame)), set())
+            if activation.step is not None:  # what it hands on to the code that captures, if that uses it by this name
+                handed = {c.root for c in activation.step.statement.loads if not c.steps}
+                used |= handed & self._names.get(graph.number, set())
             given = {
                 name: _plain(values[name])
                 for name in code.co_varnames[: code.co_argcount]

@@ -235,23 +235,25 @@ class Scalars(Watcher):
         for activation in self.journal.stack:
             if activation.frame.f_code.co_name == "<module>":
                 continue
-            for owner in list(activation.frame.f_locals.values()):
+            code, values = activation.frame.f_code, activation.frame.f_locals
+            for name in given.keys() & set(code.co_varnames[: code.co_argcount]):
+                if self._other(graph, activation, given, name, values.get(name)):
+                    return
+            for owner in list(values.values()):
                 members = getattr(owner, "__dict__", None)
                 if not isinstance(members, dict) or isinstance(owner, torch.nn.Module):
                     continue
                 for name in given.keys() & members.keys():
-                    now = members[name]
-                    now = tuple(now) if isinstance(now, list) else now
-                    if host_value(now) and now != given[name] and type(now) is type(given[name]):
-                        self.machine.note(
-                            "replayed-for-others",
-                            graph.number,
-                            lines=tuple(activation.data.get("lines", ())),
-                            text=name,
-                            old=given[name],
-                            new=now,
-                        )
+                    if self._other(graph, activation, given, name, members[name]):
                         return
+
+    def _other(self, graph: Any, activation: Activation, given: dict[str, Any], name: str, now: Any) -> bool:
+        now = tuple(now) if isinstance(now, list) else now
+        if not host_value(now) or now == given[name] or type(now) is not type(given[name]):
+            return False
+        lines = tuple(activation.data.get("lines", ()))
+        self.machine.note("replayed-for-others", graph.number, lines=lines, text=name, old=given[name], new=now)
+        return True
 
     def _replay(self, graph: Any) -> None:
         self._for_others(graph)

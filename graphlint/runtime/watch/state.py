@@ -8,11 +8,16 @@ from typing import Any
 
 import torch
 
-from graphlint.runtime import frames
+from graphlint.runtime import events, frames
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
-from graphlint.runtime.syntax import Chain
+from graphlint.runtime.syntax import Chain, cached_at
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value, lookup, resolve
+
+#: They set a tensor, whatever it held.
+_SETS = frozenset(f"aten::{n}" for n in ["copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "set_"])
+#: Tensors whose changes outside of captures are remembered, and how many changes of each.
+MAX_CHANGED, KEPT_CHANGES = 5000, 6
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +47,16 @@ class Born:
     sources: frozenset[int]
     text: str
     told: bool = False
+    memo: bool = False
+    """A caching decorator keeps it, so that later calls do not enter the function."""
+
+
+@dataclass(slots=True, eq=False)
+class EagerWrite:
+    """A call outside of captures that changed a tensor by what it held."""
+
+    order: int
+    at: tuple[frames.Site, ...]
 
 
 @dataclass(slots=True)
@@ -51,6 +66,8 @@ class Region:
     inputs: set[int]
     made: set[int]
     functions: set[str]
+    begun: int = 0
+    replayed: bool = False
     writes: dict[int, int] = field(default_factory=dict)
 
 
@@ -66,6 +83,9 @@ class State(Watcher):
         self._loaded: dict[int, dict[tuple[int, str], set[int]]] = {}
         machine.on_call.append(self._call)
         self._reads: dict[int, set[int]] = {}
+        self._changed: dict[int, list[EagerWrite]] = {}
+        """Of each address, its last changes outside of captures; none once it was set anew."""
+        self._memos: list[Activation] = []
         self._dropped: list[tuple[int, frames.Site | None, str]] = []
         """Inputs that a model library let go of in a capture: the graph, the user's line, the library's function."""
         machine.on_graph.append(self._graph)
@@ -73,6 +93,13 @@ class State(Watcher):
         machine.on_free.append(self._freed)
 
     def entered(self, activation: Activation) -> None:
+        code = activation.frame.f_code
+        if activation.number and not self.machine.capturing():
+            line = cached_at(code.co_filename, code.co_firstlineno, code.co_name)
+            if line is not None:
+                site = frames.Site(code.co_filename, line, code.co_name)
+                activation.data.update(memo=site, memo_reads=set())
+                self._memos.append(activation)
         if self.machine.capture is not None and self.machine.capturing():
             self._functions.setdefault(self.machine.capture.number, set()).add(_name(activation.frame))
 
@@ -90,7 +117,16 @@ class State(Watcher):
         else:
             for t in changes:
                 if machine.holds(t):
-                    self.last_write[_storage_of(t).data_ptr()] = machine.order
+                    address = _storage_of(t).data_ptr()
+                    self.last_write[address] = machine.order
+                    if name in _SETS:
+                        self._changed.pop(address, None)
+                    elif len(self._changed) < MAX_CHANGED:
+                        known = self._changed.setdefault(address, [])
+                        known.append(EagerWrite(machine.order, frames.user_sites(8)))
+                        del known[:-KEPT_CHANGES]
+            for memo in self._memos:
+                memo.data["memo_reads"].update(_storage_of(t).data_ptr() for t in held)
 
     def _freed(self, block: Any) -> None:
         """A library that binds what a capture made over what the capture read, as a cache that grows does."""
@@ -102,6 +138,16 @@ class State(Watcher):
             if sites and frames.is_library(sites[0].path):
                 self._dropped.append((capture.number, frames.in_user_code(sites), sites[0].function))
 
+    def returned(self, activation: Activation, value: Any) -> None:
+        site = activation.data.get("memo")
+        if site is None:
+            return
+        self._memos.remove(activation)
+        if isinstance(value, torch.Tensor) and self.machine.holds(value):
+            reads = frozenset(activation.data["memo_reads"])
+            address = _storage_of(value).data_ptr()
+            self.born.append(Born(site, address, None, self.machine.order, "", reads, f"{site.function}()", memo=True))
+
     def _graph(self, graph: Any) -> None:
         self._reads.pop(graph.number, None)
         self.regions[graph.number] = Region(
@@ -110,6 +156,8 @@ class State(Watcher):
             set(graph.inputs),
             set(graph.made),
             self._functions.pop(graph.number, set()),
+            graph.span[0],
+            False,
             self._writes.pop(graph.number, {}),
         )
 
@@ -278,6 +326,15 @@ class State(Watcher):
                 self.machine.note(
                     "captured-store-read", graph.number, site=written.at, read=None, text=written.text, kind="rebound"
                 )
+        if not region.replayed:
+            region.replayed = True
+            for address in region.inputs & self._changed.keys():
+                for change in self._changed[address]:
+                    site = frames.in_user_code(change.at)
+                    if change.order < region.begun and site is not None:
+                        self.machine.log(
+                            events.Note, at=change.at, name="state-warmed", graph=graph.number, data={"site": site}
+                        )
         for number, site, function in self._dropped:
             if number == graph.number:
                 self.machine.note("library-state-replaced", number, site=site, function=function)
@@ -290,7 +347,11 @@ class State(Watcher):
                 if born.address in region.made and again > born.order and graph.replays >= 1:
                     born.told = True
                     self.machine.note("state-born-in-capture", graph.number, site=born.at, text=born.text)
-            elif born.graph is None and born.address in region.inputs and born.function in region.functions:
+            elif (
+                born.graph is None
+                and born.address in region.inputs
+                and (born.memo or born.function in region.functions)
+            ):
                 fresher = [a for a in born.sources if self.last_write.get(a, 0) > born.order and a != born.address]
                 if fresher and self.last_write.get(born.address, 0) <= born.order and graph.replays >= 1:
                     born.told = True
