@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from graphlint.edits.blocks import function_lines
 from graphlint.edits.making import rewrite
-from graphlint.edits.reading import statement, text, torch_name
+from graphlint.edits.reading import mentions, statement, text, torch_name
 from graphlint.edits.syntax import code, expression, inner, is_name
 from graphlint.finding import Edit
 from graphlint.source import Location
@@ -59,6 +59,35 @@ def kept_value(at: Location) -> Location | None:
     if wanted is None or isinstance(wanted, (libcst.Tuple, libcst.List, libcst.Dict, libcst.Set)):
         return None
     return next((place for place, node in nodes if node is wanted), None)
+
+
+def unpacked(at: Location) -> bool:
+    """Whether the statement around `at` gives several names what one expression returns."""
+    import libcst
+
+    found = statement(at)
+    nodes = inner(Location(at.path, found.span)) if found is not None else []
+    for _, node in nodes:
+        targets: list[libcst.BaseExpression] = []
+        if isinstance(node, libcst.Assign) and not isinstance(node.value, (libcst.Tuple, libcst.List)):
+            targets = [t.target for t in node.targets]
+        elif isinstance(node, libcst.For):
+            targets = [node.target]
+        if any(isinstance(t, (libcst.Tuple, libcst.List)) for t in targets):
+            return True
+    return False
+
+
+def makes_graph(at: Location) -> str | None:
+    """The statement in which the function around `at`, or its file for an attribute, makes the graph captured there."""
+    graph = graph_text(at)
+    if graph is None:
+        return None
+    pattern = rf"(?<![\w.]){re.escape(graph)}(?:: [\w.]+)? = [\w.]*CUDAGraph\("
+    found = mentions(at.path, pattern)
+    if "." not in graph:
+        found = [line for line in found if line in function_lines(at)]
+    return text(found[0]) if found else None
 
 
 def kept_elements(at: Location) -> list[Location]:

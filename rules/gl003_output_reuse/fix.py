@@ -29,6 +29,8 @@ _VIEWS = (
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
+    if edits.unpacked(problem.at):
+        return None  # it is a tuple that is handed out
     calls = list(dict.fromkeys(_handed_out(problem, region)))
     kept = edits.kept_value(problem.at) if "results of one graph" not in problem.message else None
     yielded = _yielded(problem, region)

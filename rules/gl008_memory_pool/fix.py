@@ -14,6 +14,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     import libcst
 
     if problem.at == region.at and ("its own pool" in problem.message or "retired" in problem.message):
+        if edits.makes_graph(region.at) is None:
+            return None  # a wrapper of graphs that others make, with a pool that they choose
         made = edits.without_argument(region.at, "pool")
         return edits.fix("give the graph a pool of its own", made, safe=False)
     if problem.message.startswith("each of these graphs gets a memory pool of its own"):

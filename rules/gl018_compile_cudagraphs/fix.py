@@ -7,7 +7,6 @@ from graphlint.fact import Bind, Keep, Op
 from graphlint.finding import Fix, Problem
 from graphlint.places import is_optimizer
 from graphlint.region import Region
-from graphlint.source import Location
 from graphlint.value import Instance, Tensor, Unknown, options
 
 
@@ -19,20 +18,10 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     if not any(word in problem.message for word in ("clone", "overwrite")):
         return None
     kept = edits.kept_value(problem.at)
-    if kept is None or _unpacked(problem.at) or not _is_tensor(problem, region):
+    if kept is None or edits.unpacked(problem.at) or not _is_tensor(problem, region):
         return None
     made = edits.method(kept, "clone()")
     return edits.fix("keep a copy: the next run overwrites the output", made, safe=False)
-
-
-def _unpacked(at: Location) -> bool:
-    """Whether the statement gives several names what the call returns."""
-    import libcst
-
-    found = edits.statement(at)
-    nodes = edits.inner(Location(at.path, found.span)) if found is not None else []
-    targets = [t.target for _, n in nodes if isinstance(n, libcst.Assign) for t in n.targets]
-    return any(isinstance(t, (libcst.Tuple, libcst.List)) for t in targets)
 
 
 def _is_tensor(problem: Problem, region: Region) -> bool:

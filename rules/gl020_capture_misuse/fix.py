@@ -31,8 +31,11 @@ def fix(problem: Problem, region: Region) -> Fix | None:
     if graph is None:
         return None
     if problem.message.startswith("captures into a graph object that holds a graph"):
-        # A name may have been kept elsewhere, for replays of the old graph; an attribute is the only owner.
-        line = f"{graph} = torch.cuda.CUDAGraph()" if graph.isidentifier() else f"{graph}.reset()"
+        # One that was made here may have been kept, for replays of the old graph.
+        made_here = edits.makes_graph(region.at)
+        if made_here is None:
+            return None
+        line = made_here if graph.isidentifier() else f"{graph}.reset()"
         return edits.fix("begin with an empty graph", edits.before(region.at, line), safe=False)
     if problem.message.startswith("`capture_begin()` without `capture_end()`"):
         left = next((n.at for n in problem.notes if n.message == "left here"), None)
