@@ -14,7 +14,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -97,10 +97,7 @@ def cached(scope: Scope, config: Config, registry: Registry, work: Work) -> Raw:
             return entry.raw
     before = {path: stat_of(path) for path in scope.files}
     memory = sealed.read(folder / f"{project}.runs", Memory, key)
-    known, since = Known(), None
-    if memory is not None:
-        since = _since(memory, scope)
-        known = still_known(_known(memory), since)
+    known, since = (Known(), None) if memory is None else _recalled(memory, scope)
     raw = work(targets, known, since)
     if all(stat_of(name) == stat for name, stat in before.items()):
         # Otherwise a file changed while it was analysed, and what was read is not known.
@@ -108,7 +105,21 @@ def cached(scope: Scope, config: Config, registry: Registry, work: Work) -> Raw:
     return raw
 
 
-def _since(memory: Memory, scope: Scope) -> Since:
+def recalled(
+    scope: Scope, config: Config, registry: Registry, edited: Collection[str]
+) -> tuple[Known, Since] | tuple[None, None]:
+    """What the command line left and still holds, for who has the project's files open.
+
+    edited: files that are not read as they are on disk.
+    """
+    folder, key = Path(config.root) / FOLDER, sealed.user_key()
+    if key is None or folder.is_symlink():
+        return None, None
+    memory = sealed.read(folder / f"{project_key(scope, config, registry)}.runs", Memory, key)
+    return (None, None) if memory is None else _recalled(memory, scope, edited)
+
+
+def _recalled(memory: Memory, scope: Scope, edited: Collection[str] = ()) -> tuple[Known, Since]:
     from graphlint.noting import Matcher
 
     now, then = set(scope.files), set(memory.project)
@@ -117,11 +128,9 @@ def _since(memory: Memory, scope: Scope) -> Since:
     def matches(query: Query, path: str) -> bool:
         return path in now and matcher(query, path)
 
-    return Since(memory.rests.changed() | (now ^ then), memory.rests.changed_folders(), matches)
-
-
-def _known(memory: Memory) -> Known:
-    return Known(memory.plans, {run.root: run for run in memory.runs}, memory.parsed, memory.captures)
+    since = Since(memory.rests.changed() | (now ^ then) | set(edited), memory.rests.changed_folders(), matches)
+    known = Known(memory.plans, {run.root: run for run in memory.runs}, memory.parsed, memory.captures)
+    return still_known(known, since), since
 
 
 def remember(

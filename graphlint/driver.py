@@ -52,7 +52,10 @@ class _NotingClimber(Climber):
 
 
 class Driver(_Analyser):
-    """One analysis. `known` is what earlier ones left that still holds; it is brought up to date."""
+    """One analysis. `known` is what earlier ones left that still holds; it is brought up to date.
+
+    exact: a run that had more or less effort to spend than it would have now is not taken for one of now.
+    """
 
     program: NotingProgram
 
@@ -64,11 +67,13 @@ class Driver(_Analyser):
         known: Known | None = None,
         since: Since | None = None,
         jobs: int = 1,
+        *,
+        exact: bool = True,
     ) -> None:
         super().__init__(program, config, config.settings)
         self.judge = judge
         self.known = known if known is not None else Known()
-        self.since = since
+        self.since, self.exact = since, exact
         self.climber = _NotingClimber(program)
         self.used: dict[Name, Run] = {}
         self.fresh: set[Name] = set()
@@ -78,13 +83,14 @@ class Driver(_Analyser):
         self._asked: dict[Name, None] | None = None
         self._went_further = False
         self._site_objects: dict[str, dict[str, Site]] = {}
+        self.more = (*config.capture_context_managers, *(w.name for w in config.capture_wrappers))
+        self.files = self._capture_files()
         with program.noted() as self._device_notes:
             self._default_device()  # asked once an analysis, and every run rests on the answer
-        self.more = (*config.capture_context_managers, *(w.name for w in config.capture_wrappers))
 
     # ---------------------------------------------------------------------------------------- sites
 
-    def capture_files(self) -> tuple[str, ...]:
+    def _capture_files(self) -> tuple[str, ...]:
         """Files that hold any sign of a capture: only those that changed are looked at again."""
         words = tuple(m.rpartition(".")[2] for m in self.more)
         if self.known.captures is None or self.since is None:
@@ -108,11 +114,11 @@ class Driver(_Analyser):
     def _objects(self, path: str) -> dict[str, Site]:
         """The sites of a file, by function."""
         if path not in self._site_objects:
-            self.program.only = frozenset([path])
+            only, self.program.only = self.program.only, frozenset([path])
             try:
                 self._site_objects[path] = {site.function: site for site in sites(self.program, self.more)}
             finally:
-                self.program.only = None
+                self.program.only = only
         return self._site_objects[path]
 
     def _plan_site(self, site: Site, before: Notes) -> Plan:
@@ -136,7 +142,7 @@ class Driver(_Analyser):
     # ---------------------------------------------------------------------------------------- the analysis
 
     def run(self, targets: Collection[str] | None = None) -> Analysis:
-        plans = [plan for path in self.capture_files() for plan in self._plan(path).sites]
+        plans = [plan for path in self.files for plan in self._plan(path).sites]
         for plan in plans:
             if plan.method:
                 owner, _, method = plan.function.rpartition(".")
@@ -208,7 +214,7 @@ class Driver(_Analyser):
 
     def _known_run(self, name: Name, configured: bool, left: int) -> Run | None:
         run = self.known.runs.get(name)
-        if run is None or run.configured != configured or not run.fits(left):
+        if run is None or run.configured != configured or (self.exact and not run.fits(left)):
             return None
         return run if run.way == self._way_in(run.trail.opened) else None
 
@@ -224,12 +230,13 @@ class Driver(_Analyser):
             notes.add(self._device_notes)
             regions = self._run(root, configured)
         facts = max((len(region.life) for region in regions), default=0)
-        self.judging[name_of(root)] = self.forks.promise(lambda: self._judged(regions), Judged, worth=facts >= WORTH)
+        promise = self.forks.promise(lambda: self._judged(regions), Judged, worth=facts >= WORTH)
         told = {**{Path(e.path): e.message for e in self._errors(notes)}, **self.analysis.errors}
         ticks = left - self.left if self.left else ALL
         self.left, self.analysis.errors = left, errors
-        return Run(
-            name_of(root),
+        name = name_of(root)
+        run = Run(
+            name,
             configured,
             left,
             ticks,
@@ -239,6 +246,11 @@ class Driver(_Analyser):
             Judged(),
             tuple(FileError(str(path), text) for path, text in sorted(told.items())),
         )
+        if promise.pid:
+            self.judging[name] = promise
+        else:
+            run = self.known.runs[name] = run.judged_as(promise.get())
+        return run
 
     def _judged(self, regions: Sequence[Region]) -> Judged:
         with self.program.noted() as notes:

@@ -20,13 +20,15 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Noting(Disk):
+class NotingDisk(Disk):
+    """`read` is noted, `scan` is not: a search looks at every file and rests on its answer only."""
+
     program: NotingProgram | None = None
 
     def read(self, path: str, keep: bool = True) -> bytes:
         if self.program is not None:
             self.program.notes.opened.add(path)
-        return Disk.read(self, path, keep)
+        return self.scan(path) if not keep else Disk.read(self, path, keep)
 
     def scan(self, path: str) -> bytes:
         return Disk.read(self, path, False)
@@ -64,8 +66,7 @@ class NotingProgram(Program):
         self.only: frozenset[str] | None = None
         """If given, captures are looked for in these files only."""
         self.outlines = _Outlines(self)
-        self._noting = _Noting(self.disk.overlay, program=self)
-        self.disk = self._noting
+        self.disk = self._noting = NotingDisk(self.disk.overlay, program=self)
         self._rested: dict[object, Notes] = {}
         self._found: dict[tuple[str, tuple[str, ...], int], tuple[Path, ...]] = {}
 
@@ -95,9 +96,11 @@ class NotingProgram(Program):
 
     def module(self, path: Path) -> Module | None:
         key = ("module", str(path))
-        if key in self.notes.done:
-            return Program.module(self, path)
-        return self._resting(key, lambda: Program.module(self, path))
+        return self.load(path) if key in self.notes.done else self._resting(key, lambda: self.load(path))
+
+    def load(self, path: Path) -> Module | None:
+        """The module, without a note that it was asked for."""
+        return Program.module(self, path)
 
     def source(self, path: Path) -> Source:
         self.notes.opened.add(os.path.abspath(path))
@@ -117,28 +120,34 @@ class NotingProgram(Program):
 
     # ---------------------------------------------------------------------------------------- text search
 
-    def _searched(
-        self, kind: str, words: tuple[str, ...], limit: int, work: Callable[[], tuple[Path, ...]]
-    ) -> tuple[Path, ...]:
+    def _searched(self, kind: str, words: tuple[str, ...], limit: int) -> tuple[Path, ...]:
         key = (kind, words, limit)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = work()
+            found = self._found[key] = self.search(kind, words, limit)
         if key not in self.notes.queries:
             self.notes.queries[key] = tuple(map(str, found))
         return found
 
+    def search(self, kind: str, words: tuple[str, ...], limit: int) -> tuple[Path, ...]:
+        """The answer to a query, without a note of it."""
+        if kind == "mentions":
+            return Program.mentions(self, words[0], limit or None)
+        if kind == "subclassing":
+            return Program.subclassing(self, words[0], limit)
+        return Program.capture_files(self, words)
+
     def mentions(self, token: str, limit: int | None = None) -> tuple[Path, ...]:
-        return self._searched("mentions", (token,), limit or 0, lambda: Program.mentions(self, token, limit))
+        return self._searched("mentions", (token,), limit or 0)
 
     def subclassing(self, name: str, limit: int) -> tuple[Path, ...]:
-        return self._searched("subclassing", (name,), limit, lambda: Program.subclassing(self, name, limit))
+        return self._searched("subclassing", (name,), limit)
 
     def capture_files(self, more: Iterable[str | bytes] = ()) -> tuple[Path, ...]:
         words = tuple(m if isinstance(m, str) else m.decode("latin-1") for m in more)
         if self.only is not None:
             return tuple(path for path in self.files if str(path) in self.only)
-        return self._searched("captures", words, 0, lambda: Program.capture_files(self, words))
+        return self._searched("captures", words, 0)
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
         for file in self.files:

@@ -165,7 +165,8 @@ def marked_root(folder: Path) -> Path | None:
 
 
 def _roots(given: Sequence[Path], bounds: Sequence[tuple[Path, bool]], config: Config) -> list[Path]:
-    """Where absolute imports start: the `src` roots of each project, and the top of the package of each argument."""
+    """Where absolute imports start: the `src` roots of each project, and the top of the package of each argument that
+    lies in none. What a project's file imports does not depend on whether it was named."""
     found: dict[Path, None] = {}
     for folder, _ in bounds:
         for src in config.src:
@@ -174,6 +175,8 @@ def _roots(given: Sequence[Path], bounds: Sequence[tuple[Path, bool]], config: C
                 found[root] = None
     for path in given:
         top = path if path.is_dir() else path.parent
+        if any(deep and top != folder and _inside(str(top), str(folder)) for folder, deep in bounds):
+            continue
         while (top / "__init__.py").is_file() and top.parent != top:
             top = top.parent
         found[top] = None

@@ -13,7 +13,7 @@ from graphlint.config import load
 from graphlint.engine import check
 from graphlint.finding import Finding
 from graphlint.lsp.project import Options, Project, find_project
-from graphlint.program.warm import Cancelled
+from graphlint.lsp.warm import Cancelled
 
 HELPER = "def norm(x):\n    return x / x.abs().max()\n"
 MAIN = """import torch
@@ -215,3 +215,17 @@ def test_a_new_subclass_in_another_file_is_followed(tmp_path: Path) -> None:
     for overlay in ({}, {file: own}, {}):
         assert seen(dict(project.run(overlay, True, never).findings)) == cold(folder, overlay)
     assert len(cold(folder, {file: own})) > len(cold(folder, {}))
+
+
+def test_what_the_command_line_found_out_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "p"
+    folder.mkdir()
+    write(folder)
+    check([folder], load(folder).config, cache=True)
+    # The buffer of one file is not what is on disk.
+    texts = {folder / "helper.py": HELPER.replace("max()", "max().item()"), folder / "other.py": OTHER}
+    outcome = warm(folder).run(texts, True, never)
+    assert outcome.fresh == 1 and seen(dict(outcome.findings)) == cold(folder, texts)
+    (folder / "other.py").write_text(OTHER + "\n")
+    assert warm(folder).run({}, True, never).fresh == 1

@@ -9,23 +9,26 @@ Glossary:
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphlint.baseline import BaselineError, Lines, compare
+from graphlint.cache import recalled
 from graphlint.config import FILE_NAMES, Config, ConfigError, check_rule_names, load, selected, user_file
-from graphlint.engine import Raw, Report, deep
+from graphlint.driver import Driver
+from graphlint.engine import Raw, Report, deep, judged
 from graphlint.finding import FileError, Finding
-from graphlint.interp import analyse
-from graphlint.lsp.memory import Memory
-from graphlint.program.warm import Cancelled, Stamp, Warm, WarmProgram
+from graphlint.lsp.warm import Cancelled, Stamp, Warm, WarmProgram, stamp_of
+from graphlint.noting import Matcher
+from graphlint.region import Region
 from graphlint.registry import Registry, RuleError, load_rules
+from graphlint.runs import Judged, Known, Since, still_known
 from graphlint.scope import Scope, find_scope, marked_root, missing_packages
 from graphlint.selection import select
 from graphlint.source import Source, SourceError
 from graphlint.syntax import suspects
+from graphlint.trail import Query, Trail, merged
 
 #: With more files than this, the first near run takes long enough to show something before.
 LARGE = 300
@@ -84,8 +87,14 @@ class Project:
         self._scope: Scope | None = None
         self._opened: frozenset[Path] = frozenset()
         self._warm = Warm()
-        self._memory = Memory(())
+        self._known: Known | None = None
+        """None before the first run with this configuration."""
+        self._stamps: dict[str, Stamp] = {}
+        """Of all files that what is known rests on, as they were when it was last brought up to date."""
+        self._listings: dict[str, object] = {}
+        self._files: frozenset[str] = frozenset()
         self._parsed: dict[str, Stamp] = {}
+        self._fresh = 0
 
     def files_changed(self) -> None:
         """Files came or went: the project is walked again before the next run."""
@@ -96,7 +105,7 @@ class Project:
     def _configure(self) -> None:
         """Reads the configuration if a file that it could stand in has changed."""
         names = [str(folder / name) for folder in (self.root, *self.root.parents) for name in FILE_NAMES]
-        stamps = {name: _stamp(name) for name in [*names, str(user_file())]}
+        stamps = {name: stamp_of(name) for name in [*names, str(user_file())]}
         if stamps == self._settings and self.registry is not None:
             return
         self._settings = stamps
@@ -119,7 +128,7 @@ class Project:
             problem = missing_packages(config)
             self.problem = problem and f"{problem}; calls of installed packages are not followed"
         self.config, self.registry = config, registry
-        self._memory = Memory(registry.rules)
+        self._known = None
         self._scope = None
 
     def _find_scope(self, opened: frozenset[Path]) -> Scope:
@@ -164,22 +173,79 @@ class Project:
         )
         whole = whole and self.deep_scope
         targets = scope.files if whole else tuple(sorted(str(path) for path in mine if scope.owns(str(path))))
-        memory = self._memory
+        known, since = Known(), None
         if early:
             # Not kept: what is known of classes that capture is not all there is.
-            memory, program.only = Memory(self.registry.rules), frozenset(targets)
-        memo = memory.start(program)
-        analysis = analyse(program, self.config, self.config.settings, None if early else targets, memo)
-        for path in [*mine, *(self._broken(scope.files, program) if whole else ())]:
-            program.module(Path(path))
-        findings, crashes = memory.finish(analysis, whole)
-        told = {**program.errors, **analysis.errors}
-        errors = [FileError(str(path), " ".join(text.split())) for path, text in sorted(told.items())]
-        raw = Raw(tuple(findings), (), tuple(dict.fromkeys([*errors, *crashes])))
+            program.only = frozenset(targets)
+        else:
+            known, since = self._bring_up_to_date(program, scope)
+        driver = Driver(program, self.config, lambda found: self._judged(found, program), known, since, exact=False)
+        try:
+            driver.run(None if early else targets)
+            for path in [*mine, *(self._broken(scope.files, program) if whole else ())]:
+                program.module(Path(path))
+        finally:
+            if not early:
+                self._note(program, known)
+        if whole:
+            # What nothing leads to any more is forgotten.
+            known.runs = {name: run for name, run in known.runs.items() if name in driver.used}
+        said = driver.said()
+        told = {
+            **{str(path): text for path, text in program.errors.items()},
+            **{e.path: e.message for e in said.errors},
+        }
+        errors = [FileError(path, " ".join(text.split())) for path, text in sorted(told.items())]
+        raw = Raw(said.findings, (), tuple(dict.fromkeys([*errors, *said.crashes])))
+        self._fresh = len(driver.fresh)
         about = self._about(targets, raw, program) if whole else frozenset(targets)
         report = select(raw, replace(scope, targets=about), self.config, self.registry)
         report = self._without_known(report, scope)
         return self._outcome(report, scope, program, targets, whole)
+
+    def _judged(self, regions: Sequence[Region], program: WarmProgram) -> Judged:
+        assert self.registry is not None
+        parts = []
+        for region in regions:
+            program.stop()
+            parts.append(judged([region], self.registry.rules, program.source))
+        return Judged(
+            tuple(dict.fromkeys(f for part in parts for f in part.findings)),
+            tuple(dict.fromkeys(c for part in parts for c in part.crashes)),
+        )
+
+    def _bring_up_to_date(self, program: WarmProgram, scope: Scope) -> tuple[Known, Since | None]:
+        """What is known that still holds for this program, and what changed since it was last looked at."""
+        now = frozenset(str(path) for path in program.files)
+        if self._known is None:
+            self._stamps, self._listings, self._files = {}, {}, now
+            return self._start(program, scope)
+        matcher = Matcher({Path(path): text for path, text in program.disk.overlay.items()})
+
+        def matches(query: Query, path: str) -> bool:
+            return path in now and matcher(query, path)
+
+        changed = {path for path, stamp in self._stamps.items() if program.stamp(path) != stamp} | (now ^ self._files)
+        folders = {path for path, listing in self._listings.items() if program.disk.listing(path) != listing}
+        since = Since(changed, folders, matches)
+        self._known = still_known(self._known, since)
+        self._files = now
+        return self._known, since
+
+    def _start(self, program: WarmProgram, scope: Scope) -> tuple[Known, Since | None]:
+        """What the command line left in its cache."""
+        assert self.registry is not None
+        edited = {str(path) for path, text in scope.overlay.items() if _on_disk(path) != text}
+        known, since = recalled(scope, self.config, self.registry, edited - scope.notebooks.keys())
+        self._known = known or Known()
+        self._parsed = {path: program.stamp(path) for path, said in self._known.parsed.items() if not said}
+        return self._known, since
+
+    def _note(self, program: WarmProgram, known: Known) -> None:
+        """Writes down what everything that is known rests on."""
+        rests = merged(_trails(known))
+        self._stamps = {path: program.stamp(path) for path in {*map(str, program.files), *rests.opened}}
+        self._listings = {path: program.disk.listing(path) for path in rests.listed}
 
     def owns(self, path: Path) -> bool:
         """Whether an open file lies in this project's folder."""
@@ -240,7 +306,7 @@ class Project:
                         sources[path] = program.source(Path(path))
                     except SourceError:
                         sources[path] = Source(Path(path), "")
-        return Outcome({p: tuple(f) for p, f in found.items()}, sources, whole, self._memory.fresh)
+        return Outcome({p: tuple(f) for p, f in found.items()}, sources, whole, self._fresh)
 
 
 def _at_home(finding: Finding, scope: Scope) -> Finding:
@@ -255,12 +321,18 @@ def _at_home(finding: Finding, scope: Scope) -> Finding:
     return replace(finding, at=own[-1].at, notes=(*finding.notes, Note(finding.at, "here")), fix=None)
 
 
-def _stamp(path: str) -> Stamp:
+def _on_disk(path: Path) -> str | None:
     try:
-        status = os.stat(path)
-    except OSError:
+        return Source.read(path).text
+    except SourceError:
         return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _trails(known: Known) -> Iterator[Trail]:
+    yield from (run.trail for run in known.runs.values())
+    for plan in known.plans.values():
+        for site in plan.sites:
+            yield from (site.trail, site.ran_trail)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from graphlint.config import ConfigError
 from graphlint.finding import Finding
 from graphlint.lsp.diagnostics import moved
 from graphlint.lsp.project import Options, Outcome, Parsing, Project, find_project
-from graphlint.program.warm import Cancelled
+from graphlint.lsp.warm import Cancelled
 from graphlint.source import Source
 
 log = logging.getLogger("graphlint.lsp")
