@@ -44,6 +44,35 @@ for value in torch.randn(3, 4, 4, device="cuda"):
     kept.extend(step(value))
 print(torch.stack(kept).sum())
 """),
+    "nor has a tuple": ("output-reuse", CAPTURE + """
+def step(value):
+    x.copy_(value)
+    graph.replay()
+    return y, y.view(-1)
+first, flat = step(torch.ones(4, 4, device="cuda"))
+second, other = step(torch.zeros(4, 4, device="cuda"))
+print((first - second).abs().max(), flat.sum(), other.sum())
+"""),
+    "a graph that others made may be replayed by them": ("capture-misuse", HEAD + """
+def record(graph):
+    with torch.cuda.graph(graph):
+        return net(x)
+record(graph)
+y = record(graph)
+graph.replay()
+"""),
+    "a number that is compared must be read first": ("tensor-control-flow", HEAD + """
+def work():
+    loud = x.abs().max().item()
+    print(loud)
+    if loud > 1:
+        return x * 0.5
+    return x
+work()
+with torch.cuda.graph(graph):
+    y = work()
+graph.replay()
+"""),
     "a block that yields must run once": ("missing-warmup", """\
 from contextlib import contextmanager
 import torch
