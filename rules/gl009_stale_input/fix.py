@@ -25,7 +25,7 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             return _loop_variable(at, node)
         if isinstance(node, libcst.Call) and edits.code(node.func).endswith("load_state_dict"):
             made = edits.without_argument(at, "assign")
-            return edits.fix("copy into the parameters that the graph reads", made, safe=True)
+            return edits.fix("copy into the parameters that the graph reads", made, safe=False)
         if isinstance(node, libcst.Assign) and len(node.targets) == 1:
             target = node.targets[0].target
             if isinstance(target, (libcst.Tuple, libcst.List)):

@@ -70,7 +70,7 @@ def _not_blocking(problem: Problem, region: Region) -> Fix | None:
             pinned = [o.storage.pinned for o in options(source) if isinstance(o, Tensor)] if source is not None else []
             if pinned and all(pinned):
                 made = edits.argument(problem.at, "non_blocking", "True")
-                return edits.fix("do not block: the source is pinned", made, safe=True)
+                return edits.fix("do not block: the source is pinned", made, safe=False)
     return None
 
 
