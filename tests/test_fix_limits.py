@@ -73,6 +73,34 @@ with torch.cuda.graph(graph):
     y = work()
 graph.replay()
 """),
+    "a table is no list of numbers": ("host-copy", HEAD + """
+TABLE = [[1.0, 2.0, 3.0, 4.0]]
+def work():
+    return x * torch.tensor(TABLE, device=x.device)
+work()
+with torch.cuda.graph(graph):
+    y = work()
+graph.replay()
+"""),
+    "an index by a tensor gives a copy": ("host-copy", HEAD + """
+rows = torch.zeros(1, 1, dtype=torch.long, device="cuda")
+def work():
+    z = x.clone()
+    z[rows] = 9.0
+    return z
+work()
+with torch.cuda.graph(graph):
+    y = work()
+graph.replay()
+"""),
+    "a drawn number that is an argument stays one": ("rng-misuse", "import random\n" + HEAD + """
+def work():
+    return torch.nn.functional.dropout(x, p=random.random())
+work()
+with torch.cuda.graph(graph):
+    y = work()
+graph.replay()
+"""),
     "a block that yields must run once": ("missing-warmup", """\
 from contextlib import contextmanager
 import torch

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from graphlint.edits.blocks import function_lines
 from graphlint.edits.making import rewrite
 from graphlint.edits.reading import mentions, statement, text, torch_name
-from graphlint.edits.syntax import code, expression, inner, is_name
+from graphlint.edits.syntax import _within, code, expression, inner, is_name, names
 from graphlint.finding import Edit
 from graphlint.source import Location
 
 if TYPE_CHECKING:
     import libcst
 
-    from graphlint.edits.syntax import ExpressionNode, Node
+    from graphlint.edits.syntax import ExpressionNode, Node, _within, names
 
 
 def graph_text(at: Location) -> str | None:
@@ -156,3 +156,33 @@ def zeroed_gradients(at: Location, owner: str, *, optimizer: bool) -> Edit | Non
     deep = "    " * len(lines_)
     lines_ += [f"{deep}if parameter.requires_grad:", f"{deep}    parameter.grad = {torch}.zeros_like(parameter)"]
     return rewrite(at, *lines_) if torch is not None and is_name(owner) else None
+
+
+def only_calculated(at: Location) -> bool:
+    """Whether the name that the assignment at `at` gives is but an operand wherever the function uses it further on.
+
+    Of arithmetic, that is, which takes a tensor as well as a number; a comparison is told where a choice hangs on it.
+    """
+    import libcst
+
+    nodes = [n for _, n in inner(at) if isinstance(n, (libcst.Assign, libcst.AnnAssign))]
+    node = nodes[0] if nodes else None
+    target = node.targets[0].target if isinstance(node, libcst.Assign) else getattr(node, "target", None)
+    if not isinstance(target, libcst.Name):
+        return False
+    rest = [line for line in function_lines(at) if line.span.line != at.span.line]
+    uses = [place for line in rest for place, name in names(line) if name == target.value]
+    return bool(uses) and all(is_operand(place) for place in uses)
+
+
+def is_operand(at: Location) -> bool:
+    """Whether the expression at `at` is an operand of arithmetic or of a comparison."""
+    import libcst
+
+    kinds = (libcst.BaseExpression, libcst.BaseSmallStatement)
+    around = [n for place, n in inner(at) if place != at and _within(at.span, place.span) and isinstance(n, kinds)]
+    parent = around[-1] if around else None
+    if isinstance(parent, libcst.BinaryOperation):
+        arithmetic = (libcst.Add, libcst.Subtract, libcst.Multiply, libcst.Divide, libcst.Power)
+        return isinstance(parent.operator, arithmetic)
+    return isinstance(parent, libcst.Comparison)

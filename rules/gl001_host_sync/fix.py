@@ -63,7 +63,8 @@ def fix(problem: Problem, region: Region) -> Fix | None:
             return edits.fix("compare on the GPU", made, safe=False)
         if name == "synchronize" and not node.args and at == problem.at:
             return _not_synchronised(problem, region, at)
-        if name in _UNCHECKED and path.endswith("linalg"):
+        plain = not any(a.star or (a.keyword is not None and a.keyword.value == "out") for a in node.args)
+        if name in _UNCHECKED and path.endswith("linalg") and plain:
             other, result = _UNCHECKED[name]
             arguments = ", ".join(edits.code(a).rstrip(" ,") for a in node.args)
             new = f"{path}.{other}({arguments}){result}"
@@ -177,7 +178,7 @@ def _operand(problem: Problem, nodes: list[tuple[Location, edits.Node]]) -> Fix 
             operands += [node.left, node.right]
         elif isinstance(node, libcst.Return):
             operands += [node.value] if node.value is not None else []
-        elif isinstance(node, libcst.Assign) and len(node.targets) == 1 and _calculated_with(at, node):
+        elif isinstance(node, libcst.Assign) and len(node.targets) == 1 and edits.only_calculated(at):
             operands.append(node.value)
     for at, node in nodes:
         if not isinstance(node, libcst.Call) or not any(node.deep_equals(o) for o in operands):
@@ -198,32 +199,6 @@ def _read(node: edits.CallNode) -> str | None:
     if isinstance(node.func, libcst.Attribute) and node.func.attr.value == "item" and not node.args:
         return edits.code(node.func.value)
     return None
-
-
-def _calculated_with(at: Location, node: edits.AssignNode) -> bool:
-    """Whether the name that gets the number is an operand of arithmetic wherever the function uses it further on."""
-    import libcst
-
-    target = node.targets[0].target if isinstance(node, libcst.Assign) else node.target
-    rest = [line for line in edits.function_lines(at) if line.span.line != at.span.line]
-    if not isinstance(target, libcst.Name) or not rest:
-        return False
-    uses = [place for line in rest for place, name in edits.names(line) if name == target.value]
-    for place in uses:
-        kinds = (libcst.BaseExpression, libcst.BaseSmallStatement)
-        around = [other for where, other in edits.inner(place) if where != place and isinstance(other, kinds)]
-        parent = around[-1] if around else None
-        calculated = isinstance(parent, libcst.BinaryOperation) and isinstance(parent.operator, _arithmetic())
-        # A comparison is told by itself, where a choice depends on it.
-        if not calculated and not isinstance(parent, libcst.Comparison):
-            return False
-    return bool(uses)
-
-
-def _arithmetic() -> tuple[type, ...]:
-    import libcst
-
-    return (libcst.Add, libcst.Subtract, libcst.Multiply, libcst.Divide, libcst.Power)
 
 
 def _returned(problem: Problem, nodes: list[tuple[Location, edits.Node]]) -> Fix | None:

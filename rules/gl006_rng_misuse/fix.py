@@ -23,9 +23,12 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         for argument in node.args:
             if argument.keyword is not None and argument.keyword.value == "generator" and "regist" in problem.message:
                 return _registered(problem, region, edits.code(argument.value))
-        drawn = _on_device(edits.code(node.func), [edits.code(a.value) for a in node.args])
+        torch = edits.torch_name(at.path)
+        drawn = _on_device(edits.code(node.func), [edits.code(a.value) for a in node.args], torch or "torch")
         if drawn is not None and not any(a.keyword or a.star for a in node.args):
             outer = next((place for place, other in nodes if _converts(other, node)), at)
+            if torch is None or not (edits.is_operand(outer) or edits.only_calculated(outer)):
+                return None  # a number is needed there
             return edits.fix("draw on the device, anew at each replay", edits.replace(outer, drawn), safe=False)
     return None
 
@@ -82,17 +85,17 @@ def _outside(problem: Problem, region: Region, generator: str) -> str | None:
     return owner + generator.removeprefix("self") if edits.is_name(owner) else None
 
 
-def _on_device(function: str, arguments: list[str]) -> str | None:
+def _on_device(function: str, arguments: list[str], torch: str) -> str | None:
     match function, arguments:
         case (("random.random" | "np.random.rand" | "numpy.random.rand"), []):
-            return 'torch.rand((), device="cuda")'
+            return f'{torch}.rand((), device="cuda")'
         case (("random.uniform" | "np.random.uniform" | "numpy.random.uniform"), [low, high]):
-            return f'torch.empty((), device="cuda").uniform_({low}, {high})'
+            return f'{torch}.empty((), device="cuda").uniform_({low}, {high})'
         case (
             ("random.gauss" | "random.normalvariate" | "np.random.normal" | "numpy.random.normal"),
             [mean, deviation],
         ):
-            return f'torch.empty((), device="cuda").normal_({mean}, {deviation})'
+            return f'{torch}.empty((), device="cuda").normal_({mean}, {deviation})'
         case (("np.random.randn" | "numpy.random.randn"), []):
-            return 'torch.randn((), device="cuda")'
+            return f'{torch}.randn((), device="cuda")'
     return None

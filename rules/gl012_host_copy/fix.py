@@ -7,7 +7,7 @@ from graphlint.fact import Enter, Op, Write
 from graphlint.finding import Edit, Fix, Problem
 from graphlint.region import Region
 from graphlint.source import Location
-from graphlint.value import Const, Host, Sequence, Tensor, options, tensors
+from graphlint.value import Const, Host, Sequence, Tensor, Value, options, tensors
 
 _TITLE = "make it on the GPU: a kernel's argument needs no copy"
 
@@ -28,7 +28,7 @@ def fix(problem: Problem, region: Region) -> Fix | None:
                 return _filled(problem, region, at, target, edits.code(node.value))
         made = None
         if isinstance(node, libcst.Call) and edits.code(node.func).rpartition(".")[2] in ("tensor", "as_tensor"):
-            made = _full(at, node)
+            made = _full(at, node, region)
         if isinstance(node, libcst.Call) and edits.code(node.func).endswith(".new_tensor") and at == problem.at:
             made = _new_full(at, node)
         if made is not None:
@@ -137,7 +137,7 @@ def _device(call: edits.CallNode, given: set[str]) -> str | None:
     return text if "device" in text.rpartition(".")[2] or first.keyword is not None else None
 
 
-def _full(at: Location, call: edits.CallNode) -> Fix | None:
+def _full(at: Location, call: edits.CallNode, region: Region) -> Fix | None:
     """`torch.tensor(v, device=d)` as `torch.full((), v, device=d)`; of a list, one for each element, stacked."""
     import libcst
 
@@ -148,12 +148,13 @@ def _full(at: Location, call: edits.CallNode) -> Fix | None:
     if not any(a.startswith("device") for a in rest) or any("=" not in a for a in rest):
         return None
     value = call.args[0].value
-    if edits.is_number(value):
+    given = [f.args[0] for f in region.captured if isinstance(f, Op) and f.at == at and f.args]
+    if edits.is_number(value) or (given and all(_is_scalar(v) for v in given)):
         new = f"{torch}.full({', '.join(['()', edits.code(value), *rest])})"
-        return edits.fix(_TITLE, edits.replace(at, new), safe=True)
+        return edits.fix(_TITLE, edits.replace(at, new), safe=edits.is_number(value))
+    if not given or not all(_scalars(v) for v in given):
+        return None
     if isinstance(value, (libcst.List, libcst.Tuple)):
-        if not value.elements or any(isinstance(e.value, (libcst.List, libcst.Tuple)) for e in value.elements):
-            return None
         numbers = {edits.code(e.value) for e in value.elements}
         if len(numbers) == 1 and edits.is_number(value.elements[0].value):
             new = f"{torch}.full({', '.join([f'({len(value.elements)},)', numbers.pop(), *rest])})"
@@ -163,3 +164,21 @@ def _full(at: Location, call: edits.CallNode) -> Fix | None:
     each = f"{torch}.full({', '.join(['()', 'number', *rest])})"
     new = f"{torch}.stack([{each} for number in {edits.code(value)}])"
     return edits.fix(_TITLE, edits.replace(at, new), safe=False)
+
+
+def _is_scalar(value: Value) -> bool:
+    """Whether a value is a number for all that is known."""
+    found = options(value)
+    return bool(found) and all(
+        isinstance(o, Host) or (isinstance(o, Const) and isinstance(o.value, (int, float))) for o in found
+    )
+
+
+def _scalars(value: Value) -> bool:
+    """Whether a value is a list of numbers that has at least one."""
+    return all(
+        isinstance(o, Sequence)
+        and bool(o.items or o.rest)
+        and all(_is_scalar(i) for i in (*o.items, *([o.rest] if o.rest is not None else [])))
+        for o in options(value)
+    )

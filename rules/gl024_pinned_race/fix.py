@@ -8,5 +8,6 @@ from graphlint.region import Region
 
 
 def fix(problem: Problem, region: Region) -> Fix | None:
-    made = edits.before(problem.at, "torch.cuda.current_stream().synchronize()")
+    torch = edits.torch_name(problem.at.path)
+    made = edits.before(problem.at, f"{torch}.cuda.current_stream().synchronize()") if torch is not None else None
     return edits.fix("wait for the copy of the last replay before writing", made, safe=False)
