@@ -204,6 +204,8 @@ def analyse(
         program, config, lambda regions: judged(regions, registry.rules, program.source), known, since, jobs
     )
     driver.run(wanted)
+    if len(wanted) >= len(scope.files):
+        known.runs = driver.used  # what nothing leads to any more is forgotten
     said = driver.said()
     loaded = {str(module.path) for module in program.loaded()}
     for path in [*search.found(loaded), *(str(p) for p in scope.overlay if str(p) in unseen)]:

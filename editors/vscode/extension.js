@@ -8,7 +8,10 @@ async function start() {
   const settings = vscode.workspace.getConfiguration("graphlint");
   const [command, ...args] = settings.get("command");
   const options = {
-    documentSelector: [{ scheme: "file", language: "python" }],
+    documentSelector: [
+      { scheme: "file", language: "python" },
+      { scheme: "vscode-notebook-cell", language: "python" },
+    ],
     initializationOptions: {
       // Rules of your own are code: the server loads them only where you said that you trust the workspace.
       trusted: vscode.workspace.isTrusted,

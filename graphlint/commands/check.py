@@ -201,7 +201,7 @@ class Run:
                 overlay,
                 registry=self.registry,
                 cache=self.options["cache"],
-                jobs=self.options["jobs"] or os.cpu_count() or 1,
+                jobs=self.options["jobs"] or cores(),
             )
             result = found if len(self.groups) == 1 else result.merged(found)
         if not result.files and not self.options["quiet"]:
@@ -348,6 +348,15 @@ def groups(paths: Sequence[Path], options: Mapping[str, Any]) -> list[Group]:
             found[config.file] = Group(config)
         found[config.file].paths.append(path)
     return list(found.values())
+
+
+def cores() -> int:
+    """How many processes this one may keep busy; more than eight gain nothing."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        count = os.cpu_count() or 1
+    return min(count, 8)
 
 
 def _overrides(options: Mapping[str, Any]) -> dict[str, Any]:
