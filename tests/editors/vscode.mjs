@@ -9,21 +9,25 @@ const { CODE_SERVER, NODE_MODULES, CHROMIUM = "/usr/bin/chromium", VSIX, GRAPHLI
 const { chromium } = createRequire(NODE_MODULES + "/")("playwright-core");
 const port = 18080 + Math.floor(Math.random() * 500);
 const data = fs.mkdtempSync("/tmp/graphlint-vscode-");
-fs.mkdirSync(data + "/User", { recursive: true });
 fs.mkdirSync(SHOTS, { recursive: true });
-fs.writeFileSync(
-  data + "/User/settings.json",
-  JSON.stringify({
-    "graphlint.command": [GRAPHLINT, "lsp"],
-    "workbench.startupEditor": "none",
-    "files.autoSave": "off",
-    "telemetry.telemetryLevel": "off",
-    "workbench.colorTheme": "Default Light Modern",
-    "chat.disableAIFeatures": true,
-    "editor.autoClosingBrackets": "never",
-    "security.workspace.trust.startupPrompt": "always",
-  }),
-);
+const settings = {
+  "workbench.startupEditor": "none",
+  "files.autoSave": "off",
+  "telemetry.telemetryLevel": "off",
+  "workbench.colorTheme": "Default Light Modern",
+  "chat.disableAIFeatures": true,
+  "editor.autoClosingBrackets": "never",
+  "security.workspace.trust.startupPrompt": "always",
+};
+// To code-server a command that is started is a setting of the machine, not of the user who looks at it.
+for (const [scope, values] of Object.entries({ User: settings, Machine: { "graphlint.command": [GRAPHLINT, "lsp"] } })) {
+  fs.mkdirSync(`${data}/${scope}`, { recursive: true });
+  fs.writeFileSync(`${data}/${scope}/settings.json`, JSON.stringify(values));
+}
+const cells = ["import torch\n\nx = torch.ones(8, device='cuda')", "g = torch.cuda.CUDAGraph()\nx.sum()\nwith torch.cuda.graph(g):\n    x.sum().item()"];
+const code = (source) => ({ cell_type: "code", execution_count: null, metadata: {}, outputs: [], source });
+const kernel = { language_info: { name: "python" } };
+fs.writeFileSync(PROJECT + "/cells.ipynb", JSON.stringify({ cells: cells.map(code), metadata: kernel, nbformat: 4, nbformat_minor: 5 }));
 const env = { ...process.env, HOME: data };
 const common = ["--user-data-dir", data, "--extensions-dir", data + "/ext"];
 console.log(execFileSync(process.execPath, [CODE_SERVER, ...common, "--install-extension", VSIX], { encoding: "utf-8", env }));
@@ -111,6 +115,12 @@ try {
   await until(async () => /scaling\.py/.test(await problems()), "and comes back");
   await shot("6-other-file");
   ok(!fs.readFileSync(PROJECT + "/single.py", "utf-8").includes("ignore["), "nothing was saved");
+  // A notebook: the capture in one cell runs on what another one made.
+  await page.dblclick(`${files} >> text=cells.ipynb`);
+  await page.waitForSelector(".notebookOverlay .cell.code .view-line");
+  await until(async () => (await page.locator(".notebookOverlay .squiggly-error").count()) === 1, "a squiggle in a notebook's cell");
+  await until(async () => /cells\.ipynb/.test(await problems()), "and in Problems");
+  await shot("7-notebook");
 } catch (error) {
   ok(false, String(error).slice(0, 600));
   await shot("failed");
