@@ -20,7 +20,21 @@ from graphlint.lower import tree
 from graphlint.noting import NotingProgram
 from graphlint.parallel import Forks, Promise
 from graphlint.region import Region
-from graphlint.runs import ALL, FilePlan, Judged, Known, Mark, Name, Plan, Run, Since, name_of, names_of, root_of
+from graphlint.runs import (
+    ALL,
+    FilePlan,
+    Judged,
+    Known,
+    Mark,
+    Name,
+    Plan,
+    Run,
+    Since,
+    name_of,
+    names_of,
+    root_of,
+    share_of,
+)
 from graphlint.trail import Notes, Query, Trail
 
 #: With fewer facts than this, a life is judged sooner than a process is forked.
@@ -214,7 +228,7 @@ class Driver(_Analyser):
 
     def _known_run(self, name: Name, configured: bool, left: int) -> Run | None:
         run = self.known.runs.get(name)
-        if run is None or run.configured != configured or (self.exact and not run.fits(left)):
+        if run is None or run.configured != configured or (self.exact and not run.fits(share_of(left))):
             return None
         return run if run.way == self._way_in(run.trail.opened) else None
 
@@ -224,21 +238,21 @@ class Driver(_Analyser):
 
     def fresh_run(self, root: Root, configured: bool) -> Run:
         """Follows a root; what it captured is judged at the same time as the next ones are followed."""
-        left, errors = self.left, self.analysis.errors
-        self.analysis.errors = {}
+        left, share, errors = self.left, share_of(self.left), self.analysis.errors
+        self.left, self.analysis.errors = share, {}
         with self.program.noted() as notes:
             notes.add(self._device_notes)
             regions = self._run(root, configured)
         facts = max((len(region.life) for region in regions), default=0)
         promise = self.forks.promise(lambda: self._judged(regions), Judged, worth=facts >= WORTH)
         told = {**{Path(e.path): e.message for e in self._errors(notes)}, **self.analysis.errors}
-        ticks = left - self.left if self.left else ALL
+        ticks = share - self.left if self.left else ALL
         self.left, self.analysis.errors = left, errors
         name = name_of(root)
         run = Run(
             name,
             configured,
-            left,
+            share,
             ticks,
             self._way_in(notes.opened),
             notes.trail(),

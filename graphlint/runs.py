@@ -5,7 +5,7 @@ Glossary:
              and on which functions of the files that it opened lie on the way to a capture; on nothing else.
     mark     of a region, what decides which roots are run next.
     plan     the capture sites of a file: where they are looked for from, and which roots that led to.
-    effort   the work budget of the whole project as the run found it.
+    effort   what of the work budget of the whole project is left when a run begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeAlias
 from graphlint.engine import RegionSummary
 from graphlint.fact import CaptureBegin, Frame
 from graphlint.finding import FileError, Finding
-from graphlint.interp.analysis import EXPLORE_BUDGET, HARNESS_BUDGET, ROOT_BUDGET
+from graphlint.interp.analysis import EXPLORE_BUDGET, ROOT_BUDGET
 from graphlint.interp.roots import Root
 from graphlint.region import Reached, Region, Settings
 from graphlint.source import Location, Span
@@ -29,8 +29,11 @@ Name: TypeAlias = "tuple[str, str]"
 
 #: More ticks than any budget: of a run that used up what was left.
 ALL = 1 << 40
-#: A run that cost less than this part of each of its budgets would have gone the same way with any larger ones.
-_PART = 6
+_STEP = 10_000
+#: With no more left than this, every root gets the least there is.
+_LEAST = min(5 * (EXPLORE_BUDGET // 6), 4 * (ROOT_BUDGET // 6), 6 * 4_000)
+#: A run that cost less than any call may be given would have gone the same way with any effort.
+_CHEAP = 200
 _NOWHERE = Location("", Span(1, 1, 1, 1))
 
 
@@ -86,11 +89,12 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`left` is the effort that there was, `ticks` what it cost; `way` what of the way lies in the files it opened."""
+    """`share` is the effort that it was told of, `ticks` what it cost; `way` what of the way lies in the files it
+    opened."""
 
     root: Name
     configured: bool
-    left: int
+    share: int
     ticks: int
     way: tuple[Name, ...]
     trail: Trail
@@ -102,22 +106,15 @@ class Run:
         opened = tuple(sorted({*self.trail.opened, *judged.opened}))
         return replace(self, judged=judged, trail=replace(self.trail, opened=opened))
 
-    def fits(self, left: int) -> bool:
-        """Whether it would have gone the same way with this effort left."""
-        if left == self.left or max(left, self.left) <= _LEAST:
-            return True
-        return self.ticks < _smallest(min(left, self.left))
+    def fits(self, share: int) -> bool:
+        """Whether it would have gone the same way with this share of effort."""
+        return share == self.share or max(share, self.share) <= _LEAST or self.ticks < _CHEAP
 
 
-def _smallest(left: int) -> int:
-    explore = max(EXPLORE_BUDGET // 6, left // 5)
-    most = max(ROOT_BUDGET // 6, left // 4)
-    harness = max(4_000, left // 6)
-    return min(EXPLORE_BUDGET, ROOT_BUDGET, HARNESS_BUDGET, explore, most, harness) // _PART
-
-
-#: With less left than this, every root gets the least there is.
-_LEAST = min(5 * (EXPLORE_BUDGET // 6), 4 * (ROOT_BUDGET // 6), 6 * 4_000)
+def share_of(left: int) -> int:
+    """What a run is told of the effort that is left: in large steps, so that an edit which makes an earlier run cost a
+    little more or less does not change what the later ones may spend."""
+    return left - left % _STEP
 
 
 @dataclass(frozen=True, slots=True)
