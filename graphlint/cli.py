@@ -115,7 +115,8 @@ def guarded(run: Callable[[], int]) -> int:
     """The exit status of `run`, whatever happens in it."""
     try:
         status = run()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except (KeyboardInterrupt, click.Abort):
         say("interrupted")
@@ -149,8 +150,8 @@ def say(text: str) -> None:
     try:
         sys.stderr.write(f"graphlint: {harmless(text)}\n")
         sys.stderr.flush()
-    except (OSError, ValueError):
-        pass
+    except (OSError, ValueError, AttributeError):
+        pass  # closed, or never there
 
 
 def closed_pipe() -> int:

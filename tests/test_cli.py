@@ -361,3 +361,32 @@ def test_the_entry_point_names_a_clash(tmp_path: Path) -> None:
     assert (
         run.returncode == 2 and "unrelated distribution" in run.stderr and "pip install torch-graphlint" in run.stderr
     )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("format", ["text", "json", "sarif"])
+def test_a_full_disk_is_one_line(project: Path, format: str) -> None:
+    command = [sys.executable, "-m", "graphlint", "step.py", *OWN, "-f", format]
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            command, cwd=project, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(project)
+        )
+    assert run.returncode == 2
+    assert run.stderr == "graphlint: error: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell")
+@pytest.mark.parametrize(("closed", "status"), [(">&-", 1), ("2>&-", 1), ("<&-", 1), (">&- 2>&- <&-", 1)])
+def test_streams_that_are_closed_change_nothing(project: Path, closed: str, status: int) -> None:
+    command = f'"{sys.executable}" -m graphlint step.py {" ".join(OWN)} {closed}'
+    run = subprocess.run(command, shell=True, cwd=project, capture_output=True, text=True, env=environment(project))
+    assert run.returncode == status and "Traceback" not in run.stderr
+
+
+def test_a_file_that_nobody_can_read_is_no_trouble_for_the_others(project: Path) -> None:
+    """It names the file that is asked about, so it might import it."""
+    (project / "huge.py").write_bytes(b"import step\n" + b"x = 1\n" * 900_000)
+    (project / "latin.py").write_bytes(b"import step\ns = '\xff'\n")
+    run = graphlint("step.py", *OWN, "-f", "concise", "-q", "--no-cache", cwd=project)
+    assert run.returncode == 1 and run.stdout.startswith("step.py:8:11: error USR001[host-read]"), run.stderr
+    assert run.stderr == ""

@@ -132,7 +132,7 @@ class Run:
                 found.append(self._stdin())
                 continue
             path = Path(os.path.abspath(text))
-            if not os.path.lexists(path):
+            if not text or not os.path.lexists(path):
                 raise click.UsageError(f"no such file or folder: {text}")
             found.append(path)
         return list(dict.fromkeys(found))
@@ -385,14 +385,18 @@ def use_color(choice: str) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def emit(text: str) -> None:
-    """Writes to standard output, whatever its encoding can hold."""
-    if not text:
-        return
+    """Writes to standard output, whatever its encoding can hold.
+
+    Raises:
+        ClosedPipe: the reader went away. click.ClickException: it cannot be written.
+    """
     stream = sys.stdout
+    if not text or stream is None:  # closed by who started us
+        return
     try:
         try:
             stream.write(text)
@@ -402,6 +406,9 @@ def emit(text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         raise ClosedPipe from None
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer must not fail again
+        raise click.ClickException(f"standard output cannot be written: {error.strerror or error}") from None
 
 
 def write_report(path: str, text: str) -> None:

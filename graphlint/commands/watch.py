@@ -32,7 +32,7 @@ def watch(run: Callable[[], int], paths: Sequence[str]) -> int:
 
     status = _once(run)
     for _ in changes(*(paths or ["."]), watch_filter=matters, raise_interrupt=True):
-        if sys.stdout.isatty():
+        if sys.stdout is not None and sys.stdout.isatty():
             sys.stdout.write("\x1b[2J\x1b[H")
         status = _once(run)
     return status

@@ -22,6 +22,7 @@ from pathlib import Path
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
+from graphlint.source import SourceError
 
 #: More hits than this, and a name says nothing about who calls what.
 TOO_COMMON = 12
@@ -346,7 +347,10 @@ class Related:
             self.all = len(self.files) > 400
 
     def _imports(self, importer: Path, name: str, path: Path) -> bool:
-        source = self.program.source(importer).text
+        try:
+            source = self.program.source(importer).text
+        except SourceError:
+            return False  # named when it is itself asked about
         if not re.search(
             rf"^\s*(?:from\s+[\w.]*\b{re.escape(name)}\b|(?:from\s+[\w.]+\s+)?import\b.*\b{re.escape(name)}\b)|^\s+{re.escape(name)},?$",
             source,
