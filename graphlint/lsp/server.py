@@ -112,7 +112,12 @@ class Server(LanguageServer):
 
     def uri(self, path: str) -> str:
         """As the client spells it, if it ever did."""
-        return self.uris.get(path) or from_fs_path(path) or ""
+        if (known := self.uris.get(path)) is not None:
+            return known
+        try:
+            return from_fs_path(path) or ""
+        except UnicodeEncodeError:  # a name that is no text
+            return Path(path).as_uri()
 
     def table(self, path: str) -> Table:
         assert self.session is not None

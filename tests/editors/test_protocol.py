@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -379,3 +380,20 @@ async def test_what_the_baseline_knows_is_not_shown(bare: LanguageClient, tmp_pa
     editor.change("single.py", SINGLE.replace("graph.replay()", "    largest = x.max().item()\ngraph.replay()"))
     (found,) = await editor.diagnostics("single.py", one)
     assert "x.max().item()" in found.message
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are no text")
+async def test_hostile_files_beside_it_are_no_trouble(editor: Editor) -> None:
+    text = (editor.folder / "single.py").read_bytes()
+    (editor.folder / os.fsdecode(b"n\xe9.py")).write_bytes(text)
+    (editor.folder / "huge.py").write_bytes(b"import single\n" + b"x = 1\n" * 900_000)
+    (editor.folder / "nul.py").write_bytes(text + b"\0")
+    (editor.folder / "deep.py").write_bytes(b"y = " + b"-" * 5000 + b"1\n" + text)
+    os.mkfifo(editor.folder / "pipe.py")
+    editor.open("single.py")
+    await editor.diagnostics("single.py", one)
+    await asyncio.sleep(1)
+    editor.change("single.py", "#\n" + SINGLE)
+    await editor.diagnostics("single.py", lambda d: len(d) == 1 and d[0].range.start.line == 7)
+    assert not [m.message for m in editor.client.messages if "fault of graphlint" in m.message]
