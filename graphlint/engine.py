@@ -201,7 +201,12 @@ def analyse(
     search = Search((p for p in unseen if Path(p) not in scope.overlay), jobs)
     program = scope.program()
     driver = Driver(
-        program, config, lambda regions: judged(regions, registry.rules, program.source), known, since, jobs
+        program,
+        config,
+        lambda regions: judged(regions, registry.rules, program.source, program.is_project),
+        known,
+        since,
+        jobs,
     )
     driver.run(wanted)
     if len(wanted) >= len(scope.files):
@@ -227,11 +232,17 @@ def analyse(
     )
 
 
-def judged(regions: Sequence[Region], rules: Sequence[Rule], reader: edits.Reader) -> Judged:
-    """What is kept of the regions of one run."""
+def judged(
+    regions: Sequence[Region], rules: Sequence[Rule], reader: edits.Reader, is_project: Callable[[str], bool]
+) -> Judged:
+    """What is kept of the regions of one run.
+
+    What an installed package may do under a condition that is not known is left out: its users could not tell either.
+    """
     from graphlint.runs import Judged
 
-    findings, crashes = judge(regions, rules, reader)
+    found, crashes = judge(regions, rules, reader)
+    findings = [f for f in found if f.severity == "error" or is_project(f.at.path)]
     spent = "the work budget ran out in this capture, what it runs later was not seen"
     notices = [FileError(r.at.path, f"line {r.at.line}: {spent}") for r in regions if r.spent]
     return Judged(tuple(findings), tuple(crashes), tuple(summary(r) for r in regions), tuple(notices))

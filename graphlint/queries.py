@@ -111,16 +111,17 @@ def exclusive(region: Region, first: Fact, second: Fact) -> bool:
                     break
                 if isinstance(past, Branch) and past.at == branch.at and past.chain == branch.chain:
                     other = past.taken != branch.taken and past.loops == branch.loops
-                    if other and past.body is not None and inside(second, branch) and _covers(past, first):
-                        return branch.body is not None and _covers(branch, second)
+                    if other and covers(past, first):
+                        return covers(branch, second)
                     break
     return False
 
 
-def _covers(branch: Branch, fact: Fact) -> bool:
+def covers(branch: Branch, fact: Fact) -> bool:
     """True if `fact` happens in the arm, or in what it calls."""
+    if branch.body is None or not inside(fact, branch):
+        return False
     at = fact.at if len(fact.chain) == len(branch.chain) else fact.chain[len(branch.chain)].at
-    assert branch.body is not None
     return at.path == branch.at.path and branch.body.line <= at.line <= branch.body.end_line
 
 

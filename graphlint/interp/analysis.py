@@ -140,7 +140,7 @@ class _Analyser:
         names = Names(self.program, self.config, self._default_device())
         # A project with many captures spends less on each: the first roots may take all they need, later ones share.
         # A script says all of what it does, so it may be explored further than a function whose callers are unknown.
-        most = EXPLORE_BUDGET if root.function else 2 * EXPLORE_BUDGET
+        most = EXPLORE_BUDGET if root.function else 3 * EXPLORE_BUDGET
         explore = min(most, max(EXPLORE_BUDGET // 6, self.left // 5))
         machine = Machine(names, self.settings, explore, min(ROOT_BUDGET, max(ROOT_BUDGET // 6, self.left // 4)))
         machine.path = str(root.path)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BESIDE = 4
 #: What applying a decorator may cost: what returns something else than the function it got does so soon.
 DECORATOR = 400
+#: With so little left, a call has all of it.
+WORTH_PARTING = 300
 V = TypeVar("V")
 
 
@@ -52,7 +54,9 @@ def spend(m: Machine, function: FunctionValue, work: Callable[[], V], otherwise:
     if m.full_budget is None:
         return work() if leads else rationed(m, m.budget // BESIDE, work, otherwise, until_way=True)
     if not leads:
-        return work()
+        # Not all of what is left: what comes after a costly call, such as the rest of a constructor, is seen too.
+        left = m.budget - m.ticks
+        return rationed(m, left * 3 // 4, work, otherwise, within=m.full_budget) if left > WORTH_PARTING else work()
     # Called back from a call beside the way, such as a trainer's.
     limit, full, begun = m.budget, m.full_budget, m.ticks
     m.budget, m.full_budget = full, None
@@ -64,17 +68,19 @@ def spend(m: Machine, function: FunctionValue, work: Callable[[], V], otherwise:
             m.budget = min(full, limit + m.ticks - begun)
 
 
-def rationed(m: Machine, ticks: int, work: Callable[[], V], otherwise: V, until_way: bool = False) -> V:
+def rationed(
+    m: Machine, ticks: int, work: Callable[[], V], otherwise: V, until_way: bool = False, within: int | None = None
+) -> V:
     """What `work` returns, or `otherwise` if it costs more than `ticks`: what it did until then stays done.
 
-    until_way: a call on the way, made inside, has the whole budget again.
+    until_way: a call on the way, made inside, has the whole budget again, or the budget `within` if that is given.
     """
     full, outer = m.budget, m.full_budget
     stack, chain, path = len(m.stack), m.chain, m.path
     loops, contexts, conditions, journalling = m.loops, m.contexts, m.conditions, m.journalling
     known, region = len(m.regions), m.region
     m.budget = min(full, m.ticks + ticks)
-    m.full_budget = full if until_way else None
+    m.full_budget = full if until_way else within
     try:
         return work()
     except BudgetSpent:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Keep, Operator, Truth
 from graphlint.interp import attributes, subscripts
-from graphlint.interp.objects import ExternalMethod, FunctionValue, Scope
+from graphlint.interp.objects import ClassValue, ExternalMethod, FunctionValue, Scope
 from graphlint.knowledge.shapes import broadcast, matmul
 from graphlint.lower import tree
 from graphlint.value import (
@@ -41,6 +41,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _PLACED = (Const, Host, Tensor, Unknown, Union)
+#: Values of which one object stands for one object of the program.
+_SAME = (ClassValue, FunctionValue)
 _NUMBERS = (int, float, bool, complex)
 
 
@@ -494,6 +496,11 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
             return Const(any(i.value == left.value for i in right.items if isinstance(i, Const)) == (op == "in"))
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return Const((left.value in right.value) == (op == "in"))
+    if isinstance(left, _SAME) and isinstance(right, Sequence) and right.rest is None:
+        if any(i is left for i in right.items):
+            return Const(op == "in")
+        if all(isinstance(i, (*_SAME, Const)) for i in right.items) and len(right.items) < 12:
+            return Const(op == "not in")
     if isinstance(right, Mapping) and not right.items and right.rest is None:
         return Const(op == "not in")
     if isinstance(right, Sequence) and not right.items and right.rest is None:

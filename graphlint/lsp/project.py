@@ -208,7 +208,7 @@ class Project:
         parts = []
         for region in regions:
             program.stop()
-            parts.append(judged([region], self.registry.rules, program.source))
+            parts.append(judged([region], self.registry.rules, program.source, program.is_project))
         return Judged(
             tuple(dict.fromkeys(f for part in parts for f in part.findings)),
             tuple(dict.fromkeys(c for part in parts for c in part.crashes)),

@@ -159,7 +159,7 @@ class WarmProgram(NotingProgram):
 
     def _recall(self, key: str) -> None:
         """Takes the module from the store, or makes it and puts it there."""
-        stamp, name, in_project = self.stamp(key), self._name(key), self._is_project(key)
+        stamp, name, in_project = self.stamp(key), self._name(key), self.is_project(key)
         self.notes.opened.add(key)
         kept = self.warm.modules.get(key)
         if kept is None or (kept.stamp, kept.name, kept.in_project) != (stamp, name, in_project):

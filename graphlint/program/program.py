@@ -61,7 +61,7 @@ class Program:
             if key.endswith(".ipynb") and key not in self.disk.overlay:
                 raise SourceError("a notebook is read through its cells only")
             name, is_package = self._name(key)
-            made = Module(Path(key), name, self.source(Path(key)), self._is_project(key), is_package, self.errors)
+            made = Module(Path(key), name, self.source(Path(key)), self.is_project(key), is_package, self.errors)
         except SourceError as error:
             self.errors[Path(key)] = str(error)
         self._modules[key] = made
@@ -86,7 +86,8 @@ class Program:
         """Modules that were asked for so far."""
         return (module for module in self._modules.values() if module is not None)
 
-    def _is_project(self, path: str) -> bool:
+    def is_project(self, path: str) -> bool:
+        """False for what lies in an environment's packages."""
         return path in self._files or not any(path.startswith(site + os.sep) for site in self._sites)
 
     def _name(self, path: str) -> tuple[str, bool]:
@@ -122,7 +123,7 @@ class Program:
             return self.module(Path(where))
         module = self._namespaces.get(where)
         if module is None:
-            module = Module(Path(where), dotted, Source(Path(where), ""), self._is_project(where), True)
+            module = Module(Path(where), dotted, Source(Path(where), ""), self.is_project(where), True)
             self._namespaces[where] = module
         return module
 
@@ -138,7 +139,7 @@ class Program:
 
     def _locate(self, parts: list[str], start: str) -> str | None:
         near = list(self._near_roots(start))
-        installed = bool(start) and not self._is_project(start + os.sep)
+        installed = bool(start) and not self.is_project(start + os.sep)
         tops = sorted(self._package_roots().get(parts[0], ()), key=lambda root: -_common(root, start))
         roots = dict.fromkeys([*near, *tops])
         ordered = [*self._sites, *roots] if installed else [*roots, *self._sites]

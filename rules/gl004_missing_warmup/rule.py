@@ -32,7 +32,7 @@ def check(region: Region) -> Iterator[Problem]:
     if region.warm:
         return
     begin = queries.begin_fact(region)
-    if begin is None or begin.region is not None:
+    if begin is None or begin.region is not None or _called_by_others(begin):
         return
     message, notes = (
         first_use(region, begin)
@@ -43,6 +43,13 @@ def check(region: Region) -> Iterator[Problem]:
     )
     if message:
         yield Problem(region.at, message, notes, function=region.function)
+
+
+def _called_by_others(begin: CaptureBegin) -> bool:
+    """True if the capture stands in a private function that the analysis itself called: who calls it runs it warm."""
+    name = begin.function.rpartition(".")[2]
+    private = name.startswith("_") and not name.startswith("__")
+    return not begin.complete and len(begin.chain) <= 1 and private
 
 
 def library(fact: Fact) -> str:

@@ -382,9 +382,9 @@ def lazily(region: Region) -> bool:
     begin = queries.begin_fact(region)
     if begin is None or not begin.complete:
         return False
-    missing = next((f for f in queries.start_of_call(region, begin) if _tests_key(f)), None)
+    missing = next((f for f in queries.start_of_call(region, begin) if _tests_key(f, begin)), None)
     if missing is None:
-        missing = next((f for f in reversed(list(region.before)) if _tests_key(f) and queries.inside(begin, f)), None)
+        missing = next((f for f in reversed(list(region.before)) if _tests_key(f, begin)), None)
     if missing is None:
         return False
     around = [
@@ -395,8 +395,11 @@ def lazily(region: Region) -> bool:
     return any(not _written_out(f.value) for f in around if queries.inside(missing, f))
 
 
-def _tests_key(fact: Fact) -> bool:
-    return isinstance(fact, Branch) and fact.taken and (" in " in fact.text or "None" in fact.text)
+def _tests_key(fact: Fact, begin: Fact) -> bool:
+    """True for the branch that the capture is made in where a key is missing, or where it left early if it was not."""
+    if not isinstance(fact, Branch) or not (" in " in fact.text or "None" in fact.text):
+        return False
+    return queries.inside(begin, fact) and (queries.covers(fact, begin) or (not fact.taken and fact.body is None))
 
 
 def _written_out(value: Value) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from graphlint import places, queries
 from graphlint.fact import Bind, Enter, Fact, Keep, Leave, Op, Return
@@ -248,6 +249,7 @@ def _temporary(entered: Enter, storage: Storage) -> bool:
     )
 
 
+@lru_cache(maxsize=4)
 def _closed_scopes(region: Region) -> dict[int, set[str]]:
     """Scopes that a function which lives on closes over, with the names that it mentions."""
     found: dict[int, set[str]] = {}

@@ -10,7 +10,21 @@ from graphlint.finding import Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, origins
+from graphlint.value import (
+    Const,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Storage,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    options,
+    origins,
+)
 
 _LOGGERS = frozenset(
     [
@@ -160,14 +174,19 @@ def _places(value: Value) -> Iterator[Place]:
                 yield from _places(item)
 
 
+def _is_code(value: Value) -> bool:
+    """True for a function or a class: a set of them registers what is there, whatever runs how often."""
+    return not isinstance(value, (Const, Host, Unknown, Tensor, Sequence, Mapping, Instance, Union))
+
+
 def _kept(region: Region, fact: Keep, emptied: set[int]) -> Problem | None:
     container = fact.container
     if fact.how not in _GROWS or getattr(container, "born", None) is region or len(fact.chain) <= region.depth:
         return None
     if not isinstance(container, (Sequence, Mapping)) or container.id in emptied:
         return None
-    if _local_container(region, container.id) or (fact.how == "add" and fact.maybe):
-        return None  # its own, or a note that something was said once
+    if _local_container(region, container.id) or (fact.how == "add" and (fact.maybe or _is_code(fact.value))):
+        return None  # its own, or a note that something was said or registered once
     name = fact.text.rpartition(".")[0] if fact.text else ""
     what = f"`{name}`" if name else "a container"
     message = f"{what} grows while capturing only: replays run no Python and add nothing to it"
