@@ -124,7 +124,7 @@ def lives_on(region: Region, fact: Fact) -> bool:
     if next_replay(region, fact) is not None:
         return True
     begin = begins(region)
-    if replays(region) or begin is None or begin.complete or graph_dropped(region, fact):
+    if replays(region) or begin is None or begin.complete or region.hurried or graph_dropped(region, fact):
         return False
     return _handed_out(region)
 

@@ -71,6 +71,8 @@ class Region:
     stream: Value | None = None
     options: dict[str, Value] = field(default_factory=dict)
     warm: bool = False
+    hurried: bool = False
+    """True if a call before the capture was left early to save effort: not all that ran before it was seen."""
     clones_outputs: bool = False
     copies_inputs: bool = False
     maybe: bool = False

@@ -86,6 +86,7 @@ def rationed(
     except BudgetSpent:
         if m.ticks > full or m.region is not region:
             raise
+        m.hurried = True
         del m.stack[stack:]
         m.chain, m.path, m.loops, m.contexts, m.conditions = chain, path, loops, contexts, conditions
         m.journalling = journalling

@@ -89,6 +89,8 @@ class Machine:
         """Set while a root looks for its capture."""
         self.full_budget: int | None = None
         """The budget around a rationed call."""
+        self.hurried = False
+        """Whether a call was left early."""
         self.ticks = 0
         self.life: list[Fact] = []
         self.regions: list[Region] = []
@@ -314,7 +316,7 @@ class Machine:
         # The way to a capture was found: now what it does, and what is done with it, is worth more work.
         if not self.building:
             self.budget = max(self.budget, self.with_capture)
-        region.life = self.life
+        region.life, region.hurried = self.life, self.hurried
         region.depth = len(self.chain)
         self.emit(CaptureBegin, span, begun=region, complete=self.complete)
         region.begin = self.order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, CaptureBegin, Fact, Keep, Op, Operator
+from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Keep, Op, Operator
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -88,7 +88,7 @@ def first_use(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...
     warm = {library(f) for f in eager(region, begin)}
     for fact in region.captured:
         name = library(fact)
-        if name and name not in warm and (begin.maybe or not fact.maybe):
+        if name and name not in warm and (begin.maybe or not fact.maybe) and not _ran_unseen(region, fact):
             text = getattr(fact, "text", "") or "the captured code"
             message = (
                 f"nothing ran `{text}` before this capture: {name} sets itself up on its first call, "
@@ -98,11 +98,19 @@ def first_use(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...
     return None
 
 
+def _ran_unseen(region: Region, fact: Fact) -> bool:
+    """True if the function that `fact` stands in ran before the capture: what it called then may not have been seen."""
+    ways = {frame.function for frame in fact.chain[region.depth :]}
+    if not region.hurried:
+        ways &= {fact.function}
+    return any(isinstance(f, Enter) and f.name in ways for f in region.before if f.region is None)
+
+
 def compiled(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...]] | None:
     """A compiled function's first call compiles, which a capture refuses."""
     called = {_id(f) for f in eager(region, begin) if isinstance(f, Op) and f.name == COMPILED}
     for fact in region.captured:
-        if isinstance(fact, Op) and fact.name == COMPILED and _id(fact) not in called:
+        if isinstance(fact, Op) and fact.name == COMPILED and _id(fact) not in called and not _ran_unseen(region, fact):
             message = (
                 "a compiled function is first called inside the capture, where it cannot compile: call it once before"
             )
