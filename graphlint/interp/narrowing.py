@@ -102,14 +102,20 @@ def _decided(m: Machine, node: tree.Expr) -> bool | None:
 
 
 def _set_device(m: Machine, name: str, device: Device) -> None:
-    """A tensor of unknown device is on `device`."""
+    """A tensor of unknown device is on `device`; so is what is not known, which has a device and so is a tensor."""
     scope: Scope | None = m.scope
     while scope is not None and name not in scope.variables:
         scope = scope.parent
     if scope is None:
         return
     value = scope.variables[name]
-    known = [replace(o, device=device) if isinstance(o, Tensor) and o.device == "?" else o for o in options(value)]
+    known: list[Value] = []
+    for option in options(value):
+        if isinstance(option, Unknown) and device == "cpu":
+            option = m.tensor(kind="unknown", device=device, sure=False)
+        elif isinstance(option, Tensor) and option.device == "?":
+            option = replace(option, device=device)
+        known.append(option)
     if any(new is not old for new, old in zip(known, options(value), strict=True)):
         m.store(scope.variables, name, join(*known))
 
