@@ -45,6 +45,8 @@ def _read(region: Region, fact: HostRead) -> Iterator[Problem]:
         doubt = certainty(tensor, region.settings)
         if doubt == "no" or (doubt == "likely" and not tensor.sure and fact.op not in sync.TENSOR_ONLY):
             continue
+        if fact.op == "to" and doubt == "likely" and region.hurried:
+            continue  # where the two tensors were moved to may not have been seen
         what = sync.READS.get(fact.op, "reads a CUDA tensor's value on the host")
         if doubt == "likely":
             what = what.replace("a CUDA tensor", "a tensor")

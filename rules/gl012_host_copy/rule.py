@@ -58,7 +58,9 @@ def _op(region: Region, fact: Op) -> Iterator[Problem]:
         return
     if fact.name in ("Tensor.to", "Tensor.cuda") and isinstance(fact.receiver, Tensor):
         doubt = _where(region, fact.result)
-        stays = fact.receiver.device != "cpu" or doubt == "no"
+        # A weight may have been moved where nobody looked.
+        moved = region.hurried and (doubt == "likely" or fact.receiver.storage.kind in ("parameter", "buffer"))
+        stays = fact.receiver.device != "cpu" or doubt == "no" or moved
         if not stays and not _pinned(fact.receiver, fact.kwargs.get("non_blocking", _flag(fact))):
             message = f"`{text}` copies a CPU tensor to the GPU: {_REFUSED}; move it before"
             yield problem(region, fact, message, doubt)
