@@ -107,8 +107,6 @@ def _super(m: Machine, args: Args) -> Value:
     function = activation.function
     if args and isinstance(args[0], ClassValue) and len(args) > 1:
         return SuperValue(receiver=args[1], after=args[0])
-    while function is not None and function.owner is None and function.scope.parent is not None:
-        break
     owner = function.owner if function is not None else None
     receiver = next(iter(activation.scope.variables.values()), Unknown()) if activation.scope.variables else Unknown()
     if owner is None:

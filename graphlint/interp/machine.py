@@ -498,14 +498,12 @@ class Machine:
         return Unknown(name)
 
     def unknown_attribute(self, value: Unknown, name: str) -> Value:
-        key = (value.hint, name)
         place = value.place
         if place is not None:
             slot = (place.owner, place.name, name)
             if slot not in self.unknown_attrs:
                 self.unknown_attrs[slot] = ExternalMethodOrUnknown(value, name)
             return self.unknown_attrs[slot]
-        del key
         return ExternalMethodOrUnknown(value, name)
 
     def parse_annotation(self, text: str) -> tree.Expr | None:

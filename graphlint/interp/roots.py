@@ -94,12 +94,11 @@ class Root:
 
 @dataclass(slots=True)
 class Site:
-    """`lines` are where the capture interface is named; `roots` the code to start from, best first."""
+    """`lines` are where the capture interface is named."""
 
     module: Module
     function: str
     lines: list[int]
-    roots: list[Root] = field(default_factory=list)
     callers: list[Root] = field(default_factory=list)
     """The functions that call the site, or make the object that does, directly."""
 
