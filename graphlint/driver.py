@@ -164,7 +164,8 @@ class Driver(_Analyser):
         related = Related(self.program, targets) if targets is not None else None
         wanted = [plan for plan in plans if related is None or _concerns(related, plan)]
         self.way = Way(name for plan in plans for name in plan.passed)
-        for plan in sorted(wanted, key=lambda p: is_test(Path(p.path))):
+        asked = set(targets or ())
+        for plan in sorted(wanted, key=lambda p: (p.path not in asked, is_test(Path(p.path)))):
             self._visit(plan)
         for text in self.config.capture_roots:
             self._configured(text)

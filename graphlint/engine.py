@@ -242,10 +242,15 @@ def judged(
     from graphlint.runs import Judged
 
     found, crashes = judge(regions, rules, reader)
-    findings = [f for f in found if f.severity == "error" or is_project(f.at.path)]
+    findings = [f for f in found if is_project(f.at.path) or (f.severity == "error" and _certain(f, regions))]
     spent = "the work budget ran out in this capture, what it runs later was not seen"
     notices = [FileError(r.at.path, f"line {r.at.line}: {spent}") for r in regions if r.spent]
     return Judged(tuple(findings), tuple(crashes), tuple(summary(r) for r in regions), tuple(notices))
+
+
+def _certain(finding: Finding, regions: Sequence[Region]) -> bool:
+    """True if what was found was also seen where no unknown condition decides about it."""
+    return any(fact.at == finding.at and not fact.maybe for region in regions for fact in region.life)
 
 
 def judge(

@@ -250,3 +250,8 @@ def workspace(region: Region, fact: Bind, storage: Storage) -> bool:
 
 def _is(value: Value | None, storage: Storage) -> bool:
     return value is not None and storage in {t.storage for t in tensors(value, 1)}
+
+
+def in_package(path: str) -> bool:
+    """True for a file of an installed package."""
+    return "/site-packages/" in path or "/dist-packages/" in path

@@ -213,9 +213,17 @@ def join(*values: Value) -> Value:
                 return Union(tuple(flat))
     if not flat:
         return Unknown()
+    if len(flat) > 1:
+        flat = _told(flat)
     if len(flat) == 1:
         return flat[0]
     return Union(tuple(flat))
+
+
+def _told(values: list[Value]) -> list[Value]:
+    """`values` without objects nobody was seen to make where one of their class was: that one tells more."""
+    seen = {id(v.cls) for v in values if isinstance(v, Instance) and v.complete}
+    return [v for v in values if not isinstance(v, Instance) or v.complete or id(v.cls) not in seen]
 
 
 def _same(a: Value, b: Value) -> bool:

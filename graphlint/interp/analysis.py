@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from graphlint.config import Config
 from graphlint.fact import CaptureBegin
-from graphlint.interp import attributes, capture
+from graphlint.interp import attributes, capture, making
 from graphlint.interp.effort import Way
 from graphlint.interp.escape import escaping
 from graphlint.interp.machine import Machine
@@ -83,8 +83,9 @@ class _Analyser:
         for site in wanted:
             self.climber.roots(site)
         self.way = Way((str(r.path), r.function) for r in self.climber.passed)
-        # What is not a test comes first: the work that a project may cost is spent on it.
-        for site in sorted(wanted, key=lambda s: is_test(s.module.path)):
+        # What was asked about, and what is not a test, comes first: the work that a project may cost is spent on it.
+        asked = set(targets or ())
+        for site in sorted(wanted, key=lambda s: (str(s.module.path) not in asked, is_test(s.module.path))):
             self._site(site)
         for root in self.config.capture_roots:
             self._configured(root)
@@ -277,9 +278,9 @@ class _Run:
             concrete = m.run_frame(scope, lambda: m.names.subclasses(m, receiver)) or [receiver]
             bound: list[Value] = []
             for cls in concrete:
-                made = m.run_frame(scope, partial(m.abstract_instance, cls))
+                made = m.run_frame(scope, partial(making.abstract_instance, m, cls))
                 if isinstance(made, Instance):
-                    m.run_frame(scope, partial(m.build, made, EXPLORE_BUDGET // 2))
+                    m.run_frame(scope, partial(making.build, m, made, EXPLORE_BUDGET // 2))
                 found = m.names.class_attribute(m, cls, parts[-1])
                 if found is not None and isinstance(found[0], FunctionValue):
                     bound.append(BoundMethod(receiver=made, function=found[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
+from graphlint.interp import making
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -84,6 +85,14 @@ MODULE_METHODS = frozenset(
 )
 
 
+#: Methods of torch.nn.Module that packages override only to check something first, and then do what torch does.
+_KEPT = frozenset({"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_"})
+
+
+def _packaged_module(m: Machine, cls: ClassValue, method: Value) -> bool:
+    return isinstance(method, FunctionValue) and not method.scope.module.in_project and m.names.is_module_class(m, cls)
+
+
 def get_attribute(m: Machine, value: Value, name: str, node: tree.Attribute) -> Value:
     if isinstance(value, Union):
         found = [get_attribute(m, o, name, node) for o in value.options if not _none(o)]
@@ -126,12 +135,26 @@ def attribute_of(m: Machine, value: Value, name: str, span: Span) -> Value:
                 return Host(kind="string")
             if name == "__self__" and isinstance(value, BoundMethod):
                 return value.receiver
+            if name == "__code__" and isinstance(value, FunctionValue):
+                return _code(value)
             attrs = m.function_attrs.get(id(value))
             return attrs[name] if attrs and name in attrs else ExternalMethod(receiver=value, name=name)
         case Unknown():
             return m.unknown_attribute(value, name)
         case _:
             return Unknown(name)
+
+
+def _code(function: FunctionValue) -> Value:
+    """What is asked of a code object are its parameters; the other locals are left out."""
+    params = sorted(function.node.params, key=lambda p: ("*", "**").index(p.kind) + 1 if p.kind in ("*", "**") else 0)
+    names: list[Value] = [Const(p.name) for p in params]
+    count = sum(p.kind in ("positional-only", "positional") for p in params)
+    return Mapping(
+        items={"co_varnames": Sequence(kind="tuple", items=names), "co_argcount": Const(count)},
+        rest=Unknown("__code__"),
+        kind="namespace",
+    )
 
 
 def _none(value: Value) -> bool:
@@ -148,16 +171,17 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
         return Mapping(items=dict(value.attrs.items()), rest=Unknown())
     if isinstance(value.cls, ClassValue):
         found = m.names.class_attribute(m, value.cls, name)
-        if found is not None and not isinstance(found[0], FunctionValue) and value.id in m.pending:
-            m.build(value)
-            if name in value.attrs:
-                return m.at_place(value.attrs[name], place)
+        held_by_class = found is not None and not isinstance(found[0], FunctionValue)
+        if held_by_class and making.completed(m, value) and name in value.attrs:
+            return m.at_place(value.attrs[name], place)
+        if found is not None and name in _KEPT and _packaged_module(m, value.cls, found[0]):
+            return ExternalMethod(receiver=value, name=name)
         if found is not None:
             bound = bind_to(m, found[0], value, found[1], span)
             if isinstance(bound, (Const, Tensor, Host, Unknown, Union)):
                 return m.at_place(bound, Place(found[1].id, name, "attribute"))
             return bound
-        if value.id in m.pending and m.build(value) and name in value.attrs:
+        if making.completed(m, value) and name in value.attrs:
             return m.at_place(value.attrs[name], place)
         if name == "training" and m.names.is_module_class(m, value.cls):
             return m.at_place(Const(True), place)
@@ -183,7 +207,8 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
 def _missing(m: Machine, value: Instance, name: str, place: Place) -> Value:
     """An attribute nobody was seen to set: unknown, but the same unknown each time."""
     unknown = m.hinted(name)
-    value.attrs[name] = unknown
+    if value.id not in m.unfinished:
+        value.attrs[name] = unknown
     return m.at_place(unknown, place)
 
 

@@ -18,7 +18,7 @@ from graphlint.fact import (
     Unfollowed,
     Write,
 )
-from graphlint.interp import capture, contexts, effort, externals
+from graphlint.interp import capture, contexts, effort, externals, making
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -61,6 +61,8 @@ def call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, te
     match function:
         case FunctionValue():
             return call_function(m, function, args, kwargs, span)
+        case BoundMethod(receiver=ClassValue() as cls, function=inner) if making.is_loader(inner):
+            return making.loaded(m, cls, span)
         case BoundMethod(receiver=receiver, function=inner):
             return call_function(m, inner, (receiver, *args), kwargs, span)
         case ClassValue():
@@ -153,8 +155,10 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
         return _renewed(m, m.pure[outside], span)
     start, ticks = len(m.life), m.ticks
     otherwise: Value = Unknown(function.name)
-    result = effort.spend(m, function, lambda: _run(m, function, args, kwargs, span, None), otherwise)
+    result = effort.spend(m, function, args, lambda: _run(m, function, args, kwargs, span, None), otherwise)
     if result is otherwise:
+        if function.memo and not args and m.region is None:
+            m.cached_calls[(id(node), 0)] = result
         return result
     if key is not None:
         m.memo[key] = result
@@ -375,8 +379,15 @@ def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: S
     instance = m.instance_of(cls, span)
     instance.args, instance.kwargs = args, kwargs
     found = m.names.class_attribute(m, cls, "__init__")
-    if found is not None and isinstance(found[0], FunctionValue):
-        call_function(m, found[0], (instance, *args), kwargs, span)
+    if _has_generated_init(cls):
+        _fields(m, cls, instance, args, kwargs, span)
+    elif found is not None and isinstance(found[0], FunctionValue):
+        left_early = True
+        try:
+            left_early = isinstance(call_function(m, found[0], (instance, *args), kwargs, span), Unknown)
+        finally:
+            if left_early:
+                m.unfinished[instance.id] = (found[0], args, kwargs, span)
     elif cls.dataclass or "typing.NamedTuple" in cls.external_bases:
         _fields(m, cls, instance, args, kwargs, span)
     elif any(b in ("builtins.dict", "collections.OrderedDict", "collections.UserDict") for b in cls.external_bases):
@@ -385,6 +396,16 @@ def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: S
         instance.attrs["$items"] = m.sequence("list", list(args))
     capture.note_instance(m, instance, span)
     return instance
+
+
+def _has_generated_init(cls: ClassValue) -> bool:
+    """True if the `__init__` of `cls` is the one that `@dataclass` writes, for it or a class that it derives from."""
+    for ancestor in cls.mro:
+        if "__init__" in ancestor.attrs:
+            return False
+        if ancestor.generates_init:
+            return True
+    return False
 
 
 def _fields(m: Machine, cls: ClassValue, instance: Instance, args: Args, kwargs: Kwargs, span: Span) -> None:

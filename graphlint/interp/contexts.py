@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from graphlint.fact import Context, ContextExit
 from graphlint.interp import attributes, capture
 from graphlint.interp.objects import ClassValue, FunctionValue
+from graphlint.interp.tensors import wanted_device
 from graphlint.lower import tree
 from graphlint.source import Span
-from graphlint.value import Const, External, Instance, Unknown, Value, options
+from graphlint.value import Const, External, Host, Instance, Unknown, Value, options
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 Body = Callable[[Value], None]
-EXIT_STACKS = ("contextlib.ExitStack", "contextlib.AsyncExitStack")
+EXIT_STACKS: tuple[str, ...] = ("contextlib.ExitStack", "contextlib.AsyncExitStack")
 
 
 def enter(m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Body) -> None:
@@ -32,8 +33,21 @@ def enter(m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body
         _generator_manager(m, manager, item, body)
     elif isinstance(manager, Instance) and manager.external:
         _external_manager(m, manager, item, body)
+    elif isinstance(manager, Const) or (isinstance(manager, Host) and manager.kind == "device"):
+        _device_block(m, manager, item, body)
     else:
         body(manager if isinstance(manager, Instance) else Unknown())
+
+
+def _device_block(m: Machine, device: Value, item: tree.WithItem, body: Body) -> None:
+    """`with torch.device("cuda"):` decides where factories put what they make."""
+    fact = m.emit(Context, item.expr.span, name="torch.device", value=device)
+    saved, m.default_device = m.default_device, wanted_device(m, device) or m.default_device
+    try:
+        with m.context(fact, item.expr.span):
+            body(device)
+    finally:
+        m.default_device = saved
 
 
 def _own_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body) -> None:
@@ -90,10 +104,6 @@ def _external_manager(m: Machine, manager: Instance, item: tree.WithItem, body: 
     name = manager.external
     fact = m.emit(Context, item.expr.span, name=name, value=manager)
     saved, depth, opened = m.default_device, len(m.region_stack), len(m.contexts) + 1
-    if name == "torch.device" and manager.args and isinstance(manager.args[0], Const):
-        m.default_device = "cuda" if str(manager.args[0].value).startswith("cuda") else "cpu"
-    elif name == "torch.device":
-        m.default_device = "?"
     try:
         with m.context(fact, item.expr.span):
             body(manager if name.startswith(("torch.", "concurrent.", "threading.", *EXIT_STACKS)) else Unknown())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from graphlint.interp.objects import BudgetSpent, FunctionValue
+from graphlint.value import Value
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 BESIDE = 4
 #: What applying a decorator may cost: what returns something else than the function it got does so soon.
 DECORATOR = 400
+#: What a function may cost that takes nothing and remembers its answer, such as whether a package is installed.
+QUERY = 60
+#: What a package's constructor may spend on a call of something else than a constructor.
+PART = 150
 #: With so little left, a call has all of it.
 WORTH_PARTING = 300
 V = TypeVar("V")
@@ -46,17 +51,21 @@ class Way:
         return False
 
 
-def spend(m: Machine, function: FunctionValue, work: Callable[[], V], otherwise: V) -> V:
+def spend(m: Machine, function: FunctionValue, args: tuple[Value, ...], work: Callable[[], V], otherwise: V) -> V:
     """Runs a call of `function` with as much effort as it deserves here."""
-    if m.way is None or m.regions:
+    in_project = function.scope.module.in_project
+    if (m.way is None or m.regions) and (in_project or not m.building):
         return work()
-    leads = m.way.leads(function)
+    leads = m.way is not None and m.way.leads(function)
+    if function.memo and not args and not leads:
+        return rationed(m, QUERY, work, otherwise, until_way=m.full_budget is None, within=m.full_budget)
     if m.full_budget is None:
         return work() if leads else rationed(m, m.budget // BESIDE, work, otherwise, until_way=True)
     if not leads:
         # Not all of what is left: what comes after a costly call, such as the rest of a constructor, is seen too.
         left = m.budget - m.ticks
-        return rationed(m, left * 3 // 4, work, otherwise, within=m.full_budget) if left > WORTH_PARTING else work()
+        ration = min(left * 3 // 4, PART) if _is_part(m, function, args) else left * 3 // 4
+        return rationed(m, ration, work, otherwise, within=m.full_budget) if left > WORTH_PARTING else work()
     # Called back from a call beside the way, such as a trainer's.
     limit, full, begun = m.budget, m.full_budget, m.ticks
     m.budget, m.full_budget = full, None
@@ -66,6 +75,15 @@ def spend(m: Machine, function: FunctionValue, work: Callable[[], V], otherwise:
         m.full_budget = full
         if not m.regions:
             m.budget = min(full, limit + m.ticks - begun)
+
+
+def _is_part(m: Machine, function: FunctionValue, args: tuple[Value, ...]) -> bool:
+    """True for what a package's constructor calls beside other constructors: checks, defaults, loading of kernels."""
+    caller = m.stack[-1].function if m.stack else None
+    if caller is None or not caller.name.endswith(".__init__") or caller.scope.module.in_project:
+        return False
+    constructs = bool(args) and bool(m.instances) and args[0] is m.instances[-1]
+    return not constructs and not function.name.endswith(".__init__")
 
 
 def rationed(

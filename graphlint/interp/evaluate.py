@@ -165,6 +165,7 @@ def arguments(m: Machine, nodes: tuple[tree.Arg, ...]) -> tuple[tuple[Value, ...
                 args += items if isinstance(value, Sequence) else []
                 kwargs["*"] = value
         elif arg.star == "**":
+            value = subscripts.either_mapping(m, value)
             if isinstance(value, Mapping):
                 kwargs |= {k: v for k, v in value.items.items() if isinstance(k, str)}
                 if value.rest is not None:
@@ -208,7 +209,7 @@ def _dict(m: Machine, node: tree.DictExpr) -> Value:
     result = m.mapping()
     for key_node, value_node in node.items:
         if key_node is None:
-            value = m.eval(value_node)
+            value = subscripts.either_mapping(m, m.eval(value_node))
             if isinstance(value, Mapping):
                 result.items |= value.items
                 result.rest = value.rest if result.rest is None else result.rest
@@ -477,6 +478,12 @@ def _identical_one(a: Value, b: Value) -> bool | None:
     return a is b
 
 
+def _lacks(sequence: Sequence, wanted: Const) -> bool:
+    """True if all that a sequence of unknown length can hold is known, and is something else."""
+    held = (*sequence.items, sequence.rest)
+    return all(isinstance(i, Const) and i.value != wanted.value for i in held)
+
+
 def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare) -> Value:
     if isinstance(right, Tensor):
         fact = m.emit(Truth, node.span, op="in", value=right, text=spelled(node))
@@ -494,6 +501,8 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
     if isinstance(left, Const):
         if isinstance(right, Sequence) and right.rest is None and all(isinstance(i, Const) for i in right.items):
             return Const(any(i.value == left.value for i in right.items if isinstance(i, Const)) == (op == "in"))
+        if isinstance(right, Sequence) and isinstance(right.rest, Const) and _lacks(right, left):
+            return Const(op == "not in")
         if isinstance(right, Const) and isinstance(right.value, str) and isinstance(left.value, str):
             return Const((left.value in right.value) == (op == "in"))
     if isinstance(left, _SAME) and isinstance(right, Sequence) and right.rest is None:

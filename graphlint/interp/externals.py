@@ -134,7 +134,7 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
         case "torch.device":
             first = args[0] if args else kwargs.get("type", Unknown())
             if isinstance(first, Const) and isinstance(first.value, str):
-                return _instance(m, name, args, kwargs, span) if False else Const(first.value)
+                return Const(first.value)
             device = wanted_device(m, first)
             return Const(device) if device in ("cuda", "cpu") else Host(kind="device")
         case "torch.set_default_device":

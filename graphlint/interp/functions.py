@@ -106,5 +106,5 @@ def class_value(m: Machine, node: tree.Class, scope: Scope) -> Value:
             "s",
             "attrs",
         ):
-            cls.dataclass = True
+            cls.dataclass = cls.generates_init = True
     return cls

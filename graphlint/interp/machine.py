@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphlint.fact import Bind, Context, ContextExit, Fact, Frame, Leave
-from graphlint.interp import calls, effort, evaluate, execute, functions
+from graphlint.interp import calls, evaluate, execute, functions
 from graphlint.interp.effort import Way
 from graphlint.interp.objects import BudgetSpent, ClassValue, FunctionValue, Scope
 from graphlint.lower import tree
@@ -44,11 +44,11 @@ from graphlint.value import (
 )
 
 if TYPE_CHECKING:
+    from graphlint.interp.making import Maker
     from graphlint.interp.names import Names
 
 F = TypeVar("F", bound=Fact)
 V = TypeVar("V")
-ABSTRACT_BUDGET = 3_000
 #: Calls below a root whose loops are run more than once.
 SHALLOW = 4
 Journal = list[tuple[dict[Any, Value], Any, "Value | None"]]
@@ -119,6 +119,8 @@ class Machine:
         self.instances: list[Instance] = []
         self.abstract: dict[int, Instance] = {}
         self.pending: dict[int, Instance] = {}
+        self.unfinished: dict[int, Maker] = {}
+        """By the object's id: how its `__init__` was called that was left early."""
         self.building = 0
         self.path = ""
         self.made: list[Instance] = []
@@ -536,45 +538,6 @@ class Machine:
                 ):
                     return self.names.annotated(self, statement.annotation, ancestor.scope)
         return None
-
-    def abstract_instance(self, cls: ClassValue) -> Value:
-        """An object of `cls` that nobody was seen to make: one a root, built by its `__init__` when it is needed."""
-        self.names.load(self, cls)
-        if cls.id in self.abstract:
-            return self.abstract[cls.id]
-        if any(b.startswith("enum.") for b in cls.external_bases):
-            return Host(kind="enum")
-        instance = Instance(cls=cls, complete=False)
-        self.abstract[cls.id] = instance
-        self.pending[instance.id] = instance
-        self.made.append(instance)
-        return instance
-
-    def build(self, instance: Instance, ticks: int = ABSTRACT_BUDGET) -> bool:
-        """Builds an abstract instance when an attribute of it is first asked for; False if there was nothing to do.
-
-        What its `__init__` does beyond `ticks` is left out: one object must not use up the whole root's work.
-        """
-        if self.pending.pop(instance.id, None) is None or not isinstance(instance.cls, ClassValue):
-            return False
-        cls = instance.cls
-        found = self.names.class_attribute(self, cls, "__init__")
-
-        def initialise() -> None:
-            with self.quiet():
-                self.path = str(cls.module.path)
-                if found is not None and isinstance(found[0], FunctionValue):
-                    calls.call_function(self, found[0], (instance,), {"*": Unknown()}, cls.node.span)
-                elif cls.dataclass:
-                    # Nobody was seen to make it, so its defaults say nothing of what it holds.
-                    calls._fields(self, cls, instance, (), {"*": Unknown()}, cls.node.span)
-
-        self.building += 1
-        try:
-            effort.rationed(self, ticks, initialise, None)
-        finally:
-            self.building -= 1
-        return True
 
     def set_external(self, target: External, name: str, value: Value, span: Span) -> None:
         """`torch._inductor.config.triton.cudagraphs = True` and other switches."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.config import Config
+from graphlint.interp import making
 from graphlint.interp.objects import ClassValue, FunctionValue, ModuleValue, Scope
 from graphlint.knowledge.names import canonical
 from graphlint.lower import tree
@@ -298,7 +299,7 @@ class Names:
     def of_type(self, m: Machine, value: Value) -> Value | None:
         """An instance of the type that `value` is."""
         if isinstance(value, ClassValue):
-            return m.abstract_instance(value)
+            return making.abstract_instance(m, value)
         if isinstance(value, External):
             short = value.name.removeprefix("builtins.")
             if short in _HOST_TYPES:
@@ -332,7 +333,7 @@ class Names:
             base = m.eval_in(scope, annotation.value)
         items = annotation.index.items if isinstance(annotation.index, tree.TupleExpr) else (annotation.index,)
         if isinstance(base, ClassValue):
-            return m.abstract_instance(base)
+            return making.abstract_instance(m, base)
         name = base.name.rpartition(".")[2] if isinstance(base, External) else ""
         if name in ("Optional", "Union"):
             return self._either(m, items, scope, depth)

@@ -64,6 +64,9 @@ class ClassValue(Value):
     mro: list[ClassValue] = field(default_factory=list)
     external_bases: list[str] = field(default_factory=list)
     dataclass: bool = False
+    """Whether it, or a class that it derives from, is decorated as a dataclass."""
+    generates_init: bool = False
+    """Whether it is decorated itself."""
     loaded: bool = False
     id: int = field(default_factory=lambda: next(_ids))
 

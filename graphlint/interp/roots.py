@@ -260,7 +260,9 @@ class Climber:
                 caller_module = self.program.module(path)
                 if caller_module is None:
                     continue
-                for function in self._calling(caller_module, name):
+                # Another file's own definition of that name is what its bare calls mean.
+                other = path != root.path and name in parts and caller_module.definition(name) is not None
+                for function in self._calling(caller_module, name, bare=not other):
                     caller = Root(path, self._outer(caller_module, function))
                     own_class = caller.function and root.function.startswith(f"{caller.function}.")
                     if caller == root or (
@@ -282,14 +284,17 @@ class Climber:
                 found.setdefault(match.group(1))
         return list(found)[:MAX_CLIMB]
 
-    def _calling(self, module: Module, name: str) -> list[str]:
-        """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look."""
+    def _calling(self, module: Module, name: str, bare: bool = True) -> list[str]:
+        """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look.
+
+        bare: calls that name no object or module before it count, too.
+        """
         text = module.source.text
         functions: dict[str, None] = {}
         for match in re.finditer(rf"\b{re.escape(name)}\b", text):
             start = text.rfind("\n", 0, match.start()) + 1
             before = text[start : match.start()].strip()
-            if before.endswith(("def", "class")) or before.startswith("#"):
+            if before.endswith(("def", "class")) or before.startswith("#") or not (bare or before.endswith(".")):
                 continue
             after = text[match.end() : match.end() + 80].lstrip(" \t")
             decorates = before.startswith("@") and (after[:1] in ("", "\r", "\n", "#"))

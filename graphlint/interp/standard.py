@@ -265,7 +265,10 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
                 from graphlint.interp.externals import own_forward
 
                 return own_forward(m, module, args, kwargs, span, text)
-            return m.call(module, args, kwargs, span, text)
+            own = isinstance(module.cls, ClassValue) and m.names.class_attribute(m, module.cls, "__call__")
+            # A class's own `__call__` that asks torch's for the forward.
+            forward = attributes.find_method(m, module, "forward") if own else None
+            return m.call(forward or module, args, kwargs, span, text)
         case "cuda" | "to" | "cpu" | "to_empty":
             device = "cuda" if name == "cuda" else "cpu" if name == "cpu" else None
             device = device or next((d for v in (*args, *kwargs.values()) if (d := wanted_device(m, v))), None)

@@ -332,6 +332,19 @@ def delete_item(m: Machine, container: Value, key: Value, node: tree.Subscript) 
 # ------------------------------------------------------------------------------------------------ iterating
 
 
+def either_mapping(m: Machine, value: Value) -> Value:
+    """Of several dictionaries one that holds what any of them does; anything else as it is."""
+    if not (isinstance(value, Union) and all(isinstance(o, Mapping) for o in value.options)):
+        return value
+    tables = [o for o in value.options if isinstance(o, Mapping)]
+    keys = dict.fromkeys(key for table in tables for key in table.items)
+    rests = [table.rest for table in tables if table.rest is not None]
+    return m.mapping(
+        {key: join(*(table.items[key] for table in tables if key in table.items)) for key in keys},
+        join(*rests) if rests else None,
+    )
+
+
 def elements(m: Machine, value: Value) -> list[Value]:
     """The items of a container that are known one by one."""
     match value:

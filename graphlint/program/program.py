@@ -15,7 +15,9 @@ from graphlint.program.module import Module
 from graphlint.source import Source, SourceError
 
 #: Known by tables or not at all, never read.
-UNREAD = frozenset({"torch", "numpy", "triton"}) | sys.stdlib_module_names
+UNREAD = sys.stdlib_module_names | {
+    *("torch", "numpy", "triton", "packaging", "huggingface_hub", "safetensors", "tokenizers", "requests", "yaml"),
+}
 
 
 class Program:

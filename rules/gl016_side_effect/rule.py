@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from graphlint import places, queries
 from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Keep, Op, Operator, Unfollowed
 from graphlint.finding import Problem
+from graphlint.interp.objects import ClassValue
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
@@ -207,23 +208,34 @@ def _local_container(region: Region, container: int) -> bool:
 
 def _growing_cache(region: Region, fact: Op | Unfollowed | Enter) -> Problem | None:
     """A cache of transformers that concatenates in Python, handed to captured work."""
-    more = list(fact.given.values()) if isinstance(fact, Enter) else list(getattr(fact, "kwargs", {}).values())
-    for value in (*fact.args, *more):
-        for option in options(value):
-            if isinstance(option, Instance) and option.external.rpartition(".")[2] in _GROWING_CACHES:
-                if isinstance(fact, Enter) and any(
-                    isinstance(f, Unfollowed) and option in f.args for f in region.captured
-                ):
-                    return None  # told where it is used
-                name = option.external.rpartition(".")[2]
-                message = (
-                    f"`{name}` grows by `torch.cat` in Python: the capture grows it once, every replay reads "
-                    "and writes "
-                    "the same place; use a `StaticCache`"
-                )
-                at = fact.chain[-1].at if isinstance(fact, Enter) and fact.chain else fact.at
-                return Problem(at, message, region.way(fact), function=fact.function)
+    given = list(fact.given.values()) if isinstance(fact, Enter) else list(getattr(fact, "kwargs", {}).values())
+    inside = [v for table in given if isinstance(table, Mapping) for v in table.items.values()]
+    for option in (o for value in (*fact.args, *given, *inside) for o in options(value)):
+        if not isinstance(option, Instance) or not (name := _grows(option)):
+            continue
+        at = fact.at
+        enters = fact.defined.path if isinstance(fact, Enter) else ""
+        if isinstance(option.cls, ClassValue) and not places.in_package(enters):
+            return None  # told where the package's code is entered
+        if isinstance(fact, Enter):
+            if any(isinstance(f, Unfollowed) and option in f.args for f in region.captured):
+                return None  # told where it is used
+            at = next((f.at for f in reversed(fact.chain) if not places.in_package(f.at.path)), at)
+        message = (
+            f"`{name}` grows by `torch.cat` in Python: the capture grows it once, every replay reads and writes the "
+            "same place; use a `StaticCache`"
+        )
+        return Problem(at, message, region.way(fact), function=fact.function)
     return None
+
+
+def _grows(value: Instance) -> str:
+    """The name of the class if `value` is a cache that grows, as its package defines it."""
+    if isinstance(value.cls, ClassValue):
+        name = "" if value.cls.module.in_project else value.cls.name
+    else:
+        name = value.external.rpartition(".")[2]
+    return name if name in _GROWING_CACHES else ""
 
 
 def _called(region: Region, fact: Op) -> Problem | None:

@@ -59,12 +59,12 @@ class Buckets:
         set_length(cache, 0)
         return self.model(input_ids=prompts, past_key_values=cache, use_cache=True).logits[:, -1]
 
-    def step_both(self, small: torch.Tensor, large: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        self.ids[len(small)].copy_(small)
-        self.graphs[len(small)].replay()
-        self.ids[len(large)].copy_(large)
-        self.graphs[len(large)].replay()
-        return self.logits[len(small)].clone(), self.logits[len(large)].clone()
+    def step_all(self, ids: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """A step of every batch, small to large: the graphs were captured large to small."""
+        for size in reversed(self.sizes):
+            self.ids[size].copy_(ids[size])
+            self.graphs[size].replay()
+        return {size: self.logits[size].clone() for size in self.sizes}
 
 
 @torch.no_grad()
@@ -73,15 +73,16 @@ def main() -> None:
     model = build_model(args)
     buckets = Buckets(model, [4, 8], length=256)
     buckets.capture()
-    groups = [prompt_ids(model, args, size, 8) for size in (4, 8)]
-    first = [buckets.prefill(group).argmax(-1, keepdim=True) for group in groups]
-    off = []
-    for group, ids, got in zip(groups, first, buckets.step_both(*first), strict=True):
-        sequence = torch.cat([group, ids], dim=1)
+    groups = {size: prompt_ids(model, args, size, 8) for size in (4, 8)}
+    first = {size: buckets.prefill(group).argmax(-1, keepdim=True) for size, group in groups.items()}
+    got = buckets.step_all(first)
+    off = {}
+    for size, group in groups.items():
+        sequence = torch.cat([group, first[size]], dim=1)
         wanted = model(input_ids=sequence, use_cache=False, logits_to_keep=1).logits[:, -1]
-        off.append(deviation(got, wanted))
-    outcome = "ok" if max(off) <= tolerance(args) else "wrong-result"
-    finish(args, outcome, f"logits of the small batch {off[0]:.2g} off eager, of the large one {off[1]:.2g}")
+        off[size] = deviation(got[size], wanted)
+    outcome = "ok" if max(off.values()) <= tolerance(args) else "wrong-result"
+    finish(args, outcome, f"logits of the small batch {off[4]:.2g} off eager, of the large one {off[8]:.2g}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,131 @@
+"""Objects that are built when they are needed: those nobody was seen to make, and those whose making was left early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from graphlint.interp import calls, effort
+from graphlint.interp.objects import ClassValue, FunctionValue
+from graphlint.source import Span
+from graphlint.value import Const, Host, Instance, Unknown, Value, join
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: What the making of one object may cost, in ticks: it must not use up the whole root's work.
+BUDGET = 3_000
+#: Class methods of packages that make an object of their class from files.
+LOADERS = frozenset({"from_pretrained", "from_single_file"})
+Maker: TypeAlias = "tuple[FunctionValue, tuple[Value, ...], dict[str, Value], Span]"
+
+
+def abstract_instance(m: Machine, cls: ClassValue) -> Value:
+    """An object of `cls` that nobody was seen to make: one a root, built by its `__init__` when it is needed."""
+    m.names.load(m, cls)
+    if cls.id in m.abstract:
+        return m.abstract[cls.id]
+    if any(b.startswith("enum.") for b in cls.external_bases):
+        return Host(kind="enum")
+    instance = Instance(cls=cls, complete=False)
+    m.abstract[cls.id] = instance
+    m.pending[instance.id] = instance
+    m.made.append(instance)
+    return instance
+
+
+def is_loader(function: FunctionValue) -> bool:
+    return function.name.rpartition(".")[2] in LOADERS and not function.scope.module.in_project
+
+
+def loaded(m: Machine, cls: ClassValue, span: Span) -> Value:
+    """What `Class.from_pretrained(...)` of a package returns: reading files and moving weights tells nothing of it."""
+    m.names.load(m, cls)
+    found = m.names.class_attribute(m, cls, "__init__")
+    if cls.name.startswith("Auto") or found is None or not isinstance(found[0], FunctionValue):
+        return Unknown(cls.name)
+    instance = m.instance_of(cls, span)
+    instance.complete = False
+    m.unfinished[instance.id] = (found[0], (), {"*": Unknown()}, cls.node.span)
+    return instance
+
+
+def build(m: Machine, instance: Instance, ticks: int = BUDGET) -> bool:
+    """Builds an abstract instance when an attribute of it is first asked for; False if there was nothing to do.
+
+    What its `__init__` does beyond `ticks` is left out.
+    """
+    if m.pending.pop(instance.id, None) is None or not isinstance(instance.cls, ClassValue):
+        return False
+    cls = instance.cls
+    found = m.names.class_attribute(m, cls, "__init__")
+    if found is not None and isinstance(found[0], FunctionValue):
+        maker: Maker = (found[0], (), {"*": Unknown()}, cls.node.span)
+        if _make(m, instance, maker, ticks):
+            m.unfinished[instance.id] = maker
+    elif cls.dataclass:
+        # Nobody was seen to make it, so its defaults say nothing of what it holds.
+        _rationed(m, ticks, cls, lambda: calls._fields(m, cls, instance, (), {"*": Unknown()}, cls.node.span))
+    return True
+
+
+def completed(m: Machine, instance: Instance) -> bool:
+    """Builds or finishes an object that lacks what was asked for; True if it may have it now."""
+    if instance.id in m.pending:
+        return build(m, instance)
+    return (bool(m.regions) or not instance.complete) and finish(m, instance)
+
+
+def finish(m: Machine, instance: Instance) -> bool:
+    """Makes an object again whose `__init__` was left early for its cost, now that it is used; False if it was not.
+
+    What it holds already stays. Where the tensors lie that it makes is not known: the blocks and calls that decided it
+    are over.
+    """
+    maker = m.unfinished.pop(instance.id, None)
+    if maker is None:
+        return False
+    held, made = dict(instance.attrs), len(m.instances)
+    device, m.default_device = m.default_device, "?"
+    try:
+        _make(m, instance, maker, BUDGET)
+    finally:
+        m.default_device = device
+        for one in (instance, *m.instances[made:]):
+            _doubt_placeholders(m, one)
+        instance.attrs.update(held)
+    return True
+
+
+def _doubt_placeholders(m: Machine, instance: Instance) -> None:
+    """A `None` of the project's constructors may have been replaced before the object is finished here."""
+    cls = instance.cls
+    if isinstance(cls, ClassValue) and cls.module.in_project:
+        for name, value in instance.attrs.items():
+            if isinstance(value, Const) and value.value is None:
+                instance.attrs[name] = join(value, m.class_annotation(cls, name) or Unknown(name))
+
+
+def _make(m: Machine, instance: Instance, maker: Maker, ticks: int) -> bool:
+    """True if it was left early."""
+    function, args, kwargs, span = maker
+    cls = function.owner or instance.cls
+    assert isinstance(cls, ClassValue)
+    return _rationed(m, ticks, cls, lambda: calls.call_function(m, function, (instance, *args), kwargs, span))
+
+
+def _rationed(m: Machine, ticks: int, cls: ClassValue, work: Callable[[], object]) -> bool:
+    """True if the work was left before its end."""
+
+    def initialise() -> bool:
+        with m.quiet():
+            m.path = str(cls.module.path)
+            return isinstance(work(), Unknown)
+
+    # What a package's constructor calls gets a part of that again, each time: its objects are large, and mostly checks.
+    within = None if cls.module.in_project else m.full_budget or m.budget
+    m.building += 1
+    try:
+        return effort.rationed(m, ticks, initialise, True, within=within)
+    finally:
+        m.building -= 1
