@@ -27,6 +27,7 @@ from graphlint.value import (
     join,
     options,
     origins,
+    tensors,
 )
 
 if TYPE_CHECKING:
@@ -494,10 +495,17 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
             fact = m.emit(Truth, node.span, op="in", value=left, text=spelled(node))
             m.reads(fact, left)
         return Host("read", "bool", m.location(node.span))
-    if isinstance(right, Mapping) and right.rest is None:
+    if isinstance(right, Union) and all(isinstance(o, Mapping) for o in right.options):
+        answers = [_contains(m, op, left, o, node) for o in right.options]
+        alike = all(isinstance(a, Const) and a.value == getattr(answers[0], "value", None) for a in answers)
+        return answers[0] if alike else Host(kind="bool", inputs=origins(left))
+    if isinstance(right, Mapping):
         key = subscripts.as_key(left)
         if isinstance(key, Const) and key.value.__hash__ is not None:
-            return Const((key.value in right.items) == (op == "in"))
+            if right.rest is None or key.value in right.items:
+                return Const((key.value in right.items) == (op == "in"))
+        if m.region is not None and right.rest is not None and _numbered(key, right):
+            return Const(op == "in", origins(left))
     if isinstance(left, Const):
         if isinstance(right, Sequence) and right.rest is None and all(isinstance(i, Const) for i in right.items):
             return Const(any(i.value == left.value for i in right.items if isinstance(i, Const)) == (op == "in"))
@@ -515,6 +523,14 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
     if isinstance(right, Sequence) and not right.items and right.rest is None:
         return Const(op == "not in")
     return Host(kind="bool", inputs=origins(left))
+
+
+def _numbered(key: Value, table: Mapping) -> bool:
+    """True for a number of a loop, such as a layer's, and a table that a loop filled before the capture: it has all."""
+    number = isinstance(key, Const) and type(key.value) is int
+    counted = isinstance(key, Host) and key.source == "loop"
+    filled = isinstance(table.keys, Host) and table.keys.source == "loop" and table.rest is not None
+    return (number or counted) and filled and not any(t.storage.born for t in tensors(table.rest or key, 2))
 
 
 def _ifexp(m: Machine, node: tree.IfExp) -> Value:
@@ -567,6 +583,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
                 result.items[key.value] = value
             else:
                 result.rest = value if result.rest is None else join(result.rest, value)
+                result.keys = key
         elif isinstance(result, Sequence):
             result.items.append(value)
             if isinstance(value, Tensor):

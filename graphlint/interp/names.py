@@ -109,8 +109,13 @@ class Names:
             return Unknown(name)
         values: list[Value] = []
         for statement in bindings:
+            # `a, b = None, None` is run for one of its names: another that is bound elsewhere too is not settled by it.
+            others = [n for n in _assigned(statement) if n != name and n not in scope.variables]
             with m.quiet():
                 value = self.bind_statement(m, statement, scope, name)
+            for other in others:
+                if len(module.bindings(other)) > 1:
+                    scope.variables.pop(other, None)
             if value is not None:
                 values.append(value)
         if values:
@@ -351,3 +356,13 @@ class Names:
             with m.quiet():
                 return m.eval_in(scope, items[0])
         return None
+
+
+def _assigned(statement: tree.Stmt) -> list[str]:
+    """The names that an assignment to a tuple or list of names binds; empty for any other statement."""
+    targets = statement.targets if isinstance(statement, tree.Assign) else ()
+    found: list[str] = []
+    for target in targets:
+        if isinstance(target, (tree.TupleExpr, tree.ListExpr)):
+            found += [item.id for item in target.items if isinstance(item, tree.Name)]
+    return found
