@@ -501,9 +501,9 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
         return answers[0] if alike else Host(kind="bool", inputs=origins(left))
     if isinstance(right, Mapping):
         key = subscripts.as_key(left)
-        if isinstance(key, Const) and key.value.__hash__ is not None:
-            if right.rest is None or key.value in right.items:
-                return Const((key.value in right.items) == (op == "in"))
+        known = isinstance(key, Const) and key.value.__hash__ is not None
+        if isinstance(key, Const) and known and (right.rest is None or key.value in right.items):
+            return Const((key.value in right.items) == (op == "in"))
         if m.region is not None and right.rest is not None and _numbered(key, right):
             return Const(op == "in", origins(left))
     if isinstance(left, Const):
