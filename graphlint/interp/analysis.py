@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from graphlint.config import Config
 from graphlint.fact import CaptureBegin
-from graphlint.interp import attributes, capture, making
+from graphlint.interp import again, attributes, capture, making
 from graphlint.interp.effort import Way
 from graphlint.interp.escape import escaping
 from graphlint.interp.machine import Machine
@@ -252,6 +252,8 @@ class _Run:
         self.ceiling = m.ticks + 2 * self.harness
         m.reset_control()
         self._uncalled()
+        if again.waits(m):
+            self._call(callee, function)
         self._harness(function)
 
     def _resolve(self, function: str) -> Value | None:
@@ -350,12 +352,21 @@ class _Run:
 
     def _use(self, instance: Instance, name: str, method: FunctionValue, round_: int) -> None:
         """Calls a method as somebody would, with unknown arguments."""
+        bound = attributes.bind_to(
+            self.m,
+            method,
+            instance,
+            method.owner or instance.cls,  # type: ignore[arg-type]
+            _NOWHERE,
+        )
+        self._call(bound, name, round_)
+
+    def _call(self, callee: Value, name: str, round_: int = 1) -> None:
         m = self.m
         m.loops = ((-1, round_),)
-        bound = attributes.bind_to(m, method, instance, method.owner or instance.cls, _NOWHERE)  # type: ignore[arg-type]
         limit, m.budget = m.budget, min(m.budget, m.ticks + self.harness // 3)
         try:
-            m.run_frame(m.names.module_scope(self.module), lambda: m.call(bound, (), {"*": Unknown()}, _NOWHERE, name))
+            m.run_frame(m.names.module_scope(self.module), lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, name))
         except BudgetSpent:
             m.reset_control()
         m.budget = limit

@@ -131,14 +131,16 @@ def attribute_of(m: Machine, value: Value, name: str, span: Span) -> Value:
         case Host():
             return ExternalMethod(receiver=value, name=name)
         case FunctionValue() | BoundMethod() | Partial():
+            attrs = m.function_attrs.get(id(value))
+            if attrs and name in attrs:
+                return attrs[name]
             if name in ("__name__", "__qualname__", "__doc__", "__module__"):
-                return Host(kind="string")
+                return _about_function(m, value, name)
             if name == "__self__" and isinstance(value, BoundMethod):
                 return value.receiver
             if name == "__code__" and isinstance(value, FunctionValue):
                 return _code(value)
-            attrs = m.function_attrs.get(id(value))
-            return attrs[name] if attrs and name in attrs else ExternalMethod(receiver=value, name=name)
+            return ExternalMethod(receiver=value, name=name)
         case Unknown():
             return m.unknown_attribute(value, name)
         case _:
@@ -155,6 +157,18 @@ def _code(function: FunctionValue) -> Value:
         rest=Unknown("__code__"),
         kind="namespace",
     )
+
+
+def _about_function(m: Machine, value: FunctionValue | BoundMethod | Partial, name: str) -> Value:
+    """What a function says of itself: its name, unless a decorator gives it that of another."""
+    function = value.function if isinstance(value, BoundMethod) else value
+    place = Place(id(function), name, "attribute")
+    if name != "__name__" or not isinstance(function, FunctionValue) or not isinstance(function.node, tree.Function):
+        return Host(kind="string", place=place)
+    called = [d.func for d in function.node.decorators if isinstance(d, tree.Call)]
+    if any(getattr(f, "name", getattr(f, "id", "")) == "wraps" for f in called):
+        return Host(kind="string", place=place)
+    return Const(function.node.name, place=place)
 
 
 def _none(value: Value) -> bool:

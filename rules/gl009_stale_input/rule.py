@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Enter, Fact, Index, Op, Operator, Replay, Unfollowed, Write
+from graphlint.fact import Bind, Enter, Fact, Index, Keep, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.knowledge.factories import dtype_of
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Unknown, Value, options, tensors
+from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Unknown, Value, options, origins, tensors
 
 KINDS = (*places.MANUAL, "graphed-callables")
 _REFRESHES = re.compile(r"copy|refresh|update|fill|prepare|load", re.IGNORECASE)
@@ -28,6 +28,8 @@ def check(region: Region) -> Iterator[Problem]:
         if problem.at not in told and not any(_within(problem.at, t) for t in told):
             told.add(problem.at)
             yield problem
+    if not told:
+        yield from _found_by_name(region)
 
 
 def _within(at: Location, other: Location) -> bool:
@@ -328,6 +330,62 @@ def _unknown_given(region: Region, entered: Enter, rest: list[Fact]) -> Location
                 if isinstance(inner, Unknown) and inner.hint in names:
                     return fact.chain[-1].at if isinstance(fact, Enter) else fact.at
     return None
+
+
+def _found_by_name(region: Region) -> Iterator[Problem]:
+    """A graph kept under the name of its function, and replayed for a call with other tensors."""
+    begin = places.begins(region)
+    entered = _entry(region, begin) if begin is not None else None
+    if begin is None or entered is None or region.copies_inputs or not _kept_by_name(region, begin):
+        return
+    for later in region.after:
+        if not isinstance(later, Enter) or later.name != entered.name or later.region is not None:
+            continue
+        for fact in queries.rest_of_call(region, later):
+            if isinstance(fact, Write):
+                break
+            if isinstance(fact, Replay) and region in fact.replayed:
+                name = next((n for n, v in later.given.items() if _others(entered.given.get(n), v)), None)
+                if name is not None:
+                    message = (
+                        f"replays a graph that is found by its function's name alone, whatever `{name}` holds: it goes "
+                        "on with what the call that captured it was given; copy that into static inputs, or make it "
+                        "part of the key"
+                    )
+                    notes = (Note(region.at, "captured here"), *_called(fact))
+                    yield Problem(fact.at, message, notes, function=fact.function)
+                    return
+                break
+
+
+def _called(fact: Fact) -> tuple[Note, ...]:
+    return tuple(Note(frame.at, f"`{frame.function}` called here") for frame in fact.chain[1:][-2:])
+
+
+def _kept_by_name(region: Region, begin: Fact) -> bool:
+    """True if the graph is put into a table under the `__name__` of a function."""
+    mine = queries.graphs(region.graph)
+    for fact in (*queries.start_of_call(region, begin), *queries.rest_of_call(region, begin)):
+        if isinstance(fact, Keep) and fact.how == "setitem" and fact.key is not None:
+            if any(g in mine for g in queries.held_graphs(fact.value)):
+                return any(place.name == "__name__" for place in origins(fact.key))
+    return False
+
+
+def _others(was: Value | None, now: Value) -> bool:
+    """True if an argument is, or holds, another tensor than at the capture, or something unknown that may be one."""
+    if was is None:
+        return False
+    if queries.storages(now, 2) - queries.storages(was, 2):
+        return True
+    known = {v.place for v in _unknowns(was)}
+    return any(v.place not in known for v in _unknowns(now))
+
+
+def _unknowns(value: Value) -> list[Unknown]:
+    """Arguments that nobody was seen to pass to the calls around."""
+    held = value.items if isinstance(value, Sequence) and value.kind == "tuple" else [value]
+    return [v for v in held if isinstance(v, Unknown) and v.place is not None and v.place.kind == "local"]
 
 
 def _vague(value: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from graphlint import queries
 from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Replay, Truth
@@ -17,7 +18,7 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind == "compile":
         return
     begin = queries.begin_fact(region)
-    store = stored(region)
+    store = stored(region, begin) if begin is not None else None
     if begin is None or store is None or store.key is None:
         return
     if isinstance(store.key, Const) and isinstance(store.key.value, str) and not all_origins(store.key):
@@ -34,6 +35,15 @@ def check(region: Region) -> Iterator[Problem]:
         notes = (Note(fact.at, f"`{name}` is frozen here"), *region.way(fact))
         yield Problem(store.at, message, notes[:5], function=store.function)
         return
+    if by_name(store.key) and (other := namesake(region, begin)) is not None:
+        name, fact = other
+        message = (
+            f"the graph is stored under the name of `{name}` alone: another function of that name, or the same method "
+            f"of another object, finds this graph; put `{name}` itself into the key"
+        )
+        notes = (Note(fact.at, f"called with another `{name}`"), Note(region.at, "captured here"))
+        yield Problem(store.at, message, notes, function=store.function)
+        return
     yield from narrower(region, store)
     yield from one_layout(region, store)
 
@@ -49,15 +59,48 @@ def _whole(key: Value) -> bool:
     return not isinstance(key, (Unknown, Instance, Union, Mapping))
 
 
-def stored(region: Region) -> Keep | None:
-    """Where the graph is put under a key into a table."""
+def stored(region: Region, begin: CaptureBegin) -> Keep | None:
+    """Where the graph is put under a key into a table: after its capture, or before it in the same call."""
     mine = queries.graphs(region.graph)
-    for fact in region.after:
+    for fact in chain(region.after, queries.start_of_call(region, begin)):
         if not isinstance(fact, Keep) or fact.how != "setitem" or fact.region is not None:
             continue
         if any(g in mine for g in queries.held_graphs(fact.value)):
             return fact
     return None
+
+
+def by_name(key: Value | None) -> bool:
+    """True for the name of a function as a key."""
+    return any(place.name == "__name__" for place in all_origins(key))
+
+
+def namesake(region: Region, begin: CaptureBegin) -> tuple[str, Enter] | None:
+    """A later call that finds the graph with another function than the captured one."""
+    for enter in enclosing(region, begin):
+        for later in finders(region, enter):
+            for name, value in later.given.items():
+                held = enter.given.get(name)
+                if held is not None and callee(held) is not None and callee(held) != callee(value) is not None:
+                    return name, later
+    return None
+
+
+def callee(value: Value) -> tuple[int, int] | None:
+    """What tells one function from another: its code, and the object that a method is bound to."""
+    receiver = getattr(value, "receiver", None)
+    node = getattr(getattr(value, "function", value), "node", None)
+    if node is None or isinstance(value, Instance):
+        return None
+    return id(node), receiver.id if isinstance(receiver, Instance) else 0
+
+
+def finders(region: Region, enter: Enter) -> Iterator[Enter]:
+    """Later calls of the same function that replay this graph."""
+    for later in region.after:
+        if isinstance(later, Enter) and later.name == enter.name and later.region is None:
+            if any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later)):
+                yield later
 
 
 def all_origins(value: Value | None, depth: int = 3) -> frozenset[Place]:
@@ -83,13 +126,35 @@ def scalar(value: Value) -> bool:
 def omitted(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact] | None:
     """A parameter that callers give differently, that captured code looks at and that the key was not made of."""
     for enter in enclosing(region, begin):
-        for name, value in enter.given.items():
-            if not scalar(value) or covers(store.key, name, value) or not varies(region, enter, name):
+        # Calls with other functions have graphs of their own, whatever else they are given.
+        calls = list(finders(region, enter)) if by_name(store.key) else others(region, enter)
+        for name, position, value in arguments(enter):
+            if covers(store.key, name, value) or not varies(calls, value, name, position):
                 continue
             fact = frozen(region, name, value)
             if fact is not None:
                 return name, fact
     return None
+
+
+def others(region: Region, enter: Enter) -> list[Enter]:
+    return [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
+
+
+def arguments(enter: Enter) -> Iterator[tuple[str, int | None, Value]]:
+    """Parameters with a Python value, and such values among `*args`: name, position in the tuple, value."""
+    for name, value in enter.given.items():
+        if scalar(value):
+            yield name, None, value
+        elif isinstance(value, Sequence) and value.kind == "tuple":
+            yield from ((name, i, item) for i, item in enumerate(value.items) if scalar(item))
+
+
+def argument(enter: Enter, name: str, position: int | None) -> Value | None:
+    value = enter.given.get(name)
+    if position is None:
+        return value
+    return value.items[position] if isinstance(value, Sequence) and position < len(value.items) else None
 
 
 def enclosing(region: Region, begin: CaptureBegin) -> list[Enter]:
@@ -109,13 +174,9 @@ def covers(key: Value | None, name: str, value: Value) -> bool:
     return any(part is value for part in parts)
 
 
-def varies(region: Region, enter: Enter, name: str) -> bool:
-    seen = {
-        identity(f.given[name])
-        for f in region.life
-        if isinstance(f, Enter) and f.name == enter.name and name in f.given
-    }
-    return len(seen) > 1
+def varies(calls: list[Enter], value: Value, name: str, position: int | None) -> bool:
+    found = (argument(call, name, position) for call in calls)
+    return any(other is not None and identity(other) != identity(value) for other in found)
 
 
 def identity(value: Value) -> object:
@@ -138,9 +199,13 @@ def frozen(region: Region, name: str, value: Value) -> Fact | None:
             values = [fact.index]
         elif isinstance(fact, Op):
             values = [*fact.args, *fact.kwargs.values()]
-        if any(v is value or any(p.name == name and p.kind == "local" for p in all_origins(v)) for v in values):
+        if any(v is value or any(p == value.place or _local(p, name) for p in all_origins(v)) for v in values):
             return fact
     return None
+
+
+def _local(place: Place, name: str) -> bool:
+    return place.name == name and place.kind == "local"
 
 
 def narrower(region: Region, store: Keep) -> Iterator[Problem]:
