@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 def waits(m: Machine) -> bool:
     """True if a graph was captured, is held by a module, and no replay of it was seen."""
-    replayed = {
-        r.graph.id for f in m.life if isinstance(f, Replay) for r in f.replayed if isinstance(r.graph, Instance)
-    }
-    waiting = {r.graph.id for r in m.regions if isinstance(r.graph, Instance)} - replayed
+    replayed = {r for f in m.life if isinstance(f, Replay) for r in f.replayed}
+    waiting = {r.graph.id for r in m.regions if r not in replayed and isinstance(r.graph, Instance)}
     return bool(waiting) and any(graph in waiting for graph in _held(m))
 
 

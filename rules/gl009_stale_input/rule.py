@@ -12,7 +12,20 @@ from graphlint.knowledge.factories import dtype_of
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Unknown, Value, options, origins, tensors
+from graphlint.value import (
+    Const,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Storage,
+    Tensor,
+    Unknown,
+    Value,
+    options,
+    origins,
+    tensors,
+)
 
 KINDS = (*places.MANUAL, "graphed-callables")
 _REFRESHES = re.compile(r"copy|refresh|update|fill|prepare|load", re.IGNORECASE)
@@ -366,9 +379,10 @@ def _kept_by_name(region: Region, begin: Fact) -> bool:
     """True if the graph is put into a table under the `__name__` of a function."""
     mine = queries.graphs(region.graph)
     for fact in (*queries.start_of_call(region, begin), *queries.rest_of_call(region, begin)):
-        if isinstance(fact, Keep) and fact.how == "setitem" and fact.key is not None:
-            if any(g in mine for g in queries.held_graphs(fact.value)):
-                return any(place.name == "__name__" for place in origins(fact.key))
+        if not isinstance(fact, Keep) or fact.how != "setitem" or fact.key is None:
+            continue
+        if any(g in mine for g in queries.held_graphs(fact.value)):
+            return any(place.name == "__name__" for place in origins(fact.key))
     return False
 
 

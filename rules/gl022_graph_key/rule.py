@@ -81,7 +81,8 @@ def namesake(region: Region, begin: CaptureBegin) -> tuple[str, Enter] | None:
         for later in finders(region, enter):
             for name, value in later.given.items():
                 held = enter.given.get(name)
-                if held is not None and callee(held) is not None and callee(held) != callee(value) is not None:
+                before, now = callee(held) if held is not None else None, callee(value)
+                if before is not None and now is not None and before != now:
                     return name, later
     return None
 
@@ -98,9 +99,10 @@ def callee(value: Value) -> tuple[int, int] | None:
 def finders(region: Region, enter: Enter) -> Iterator[Enter]:
     """Later calls of the same function that replay this graph."""
     for later in region.after:
-        if isinstance(later, Enter) and later.name == enter.name and later.region is None:
-            if any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later)):
-                yield later
+        if not isinstance(later, Enter) or later.name != enter.name or later.region is not None:
+            continue
+        if any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later)):
+            yield later
 
 
 def all_origins(value: Value | None, depth: int = 3) -> frozenset[Place]:
