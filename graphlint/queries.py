@@ -153,7 +153,7 @@ def static_outputs(region: Region, value: Value | None, depth: int = 3) -> list[
 # ----------------------------------------------------------------------------------------------- where data came from
 
 #: Calls whose result depends on a tensor's shape, dtype or device only.
-_SHAPE_ONLY = (
+SHAPE_ONLY = (
     "_like", "new_zeros", "new_ones", "new_full", "new_empty", ".zeros", ".ones", ".full", ".empty", ".arange",
     ".linspace", ".eye", ".shape", ".size", ".numel", ".dim",
 )  # fmt: skip
@@ -198,7 +198,7 @@ def sources(value: Value | None, made: dict[Storage, list[Fact]]) -> tuple[set[S
             if any(fact is f for f in facts):
                 continue
             facts.append(fact)
-            if isinstance(fact, Op) and fact.name.endswith(_SHAPE_ONLY):
+            if isinstance(fact, Op) and fact.name.endswith(SHAPE_ONLY):
                 continue
             for operand in operands(fact):
                 for storage in storages(operand, 1) - seen:

@@ -45,7 +45,7 @@ def fix(problem: Problem, region: Region) -> Fix | None:
         return _on_a_side_stream(region, graph)
     if problem.message.startswith("`capture_end()` outside the stream block"):
         return _ended_inside(problem, region)
-    if problem.message.startswith("the call that captures does not replay"):
+    if problem.message.startswith(("the call that captures does not replay", "the graph's output is used before")):
         return edits.fix(
             "replay once after the capture, which runs nothing by itself",
             edits.after_block(region.at, f"{graph}.replay()"),

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, CaptureBegin, CaptureEnd, Enter, Fact, Op, Raises, Replay, Return
+from graphlint.fact import (
+    Bind,
+    CaptureBegin,
+    CaptureEnd,
+    Enter,
+    Fact,
+    HostRead,
+    Op,
+    Operator,
+    Raises,
+    Replay,
+    Return,
+    Write,
+)
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, Value, options
+from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, Value, options, tensors
 
 MANUAL = ("graph", "begin-end", "accelerator-graph", "graphed-callables")
 HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook")
@@ -144,18 +157,68 @@ def never_run(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     end = next((f for f in region.life if isinstance(f, CaptureEnd) and f.ended is region), None)
     if end is None or region.kind == "graphed-callables":
         return
-    if any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, end)):
+    rest = list(queries.rest_of_call(region, end))
+    if any(isinstance(f, Replay) and region in f.replayed for f in rest):
         return
     depth = len(begin.chain)
     replays = [f for f in region.after if isinstance(f, Replay) and region in f.replayed]
     own = [f for f in replays if f.function == begin.function and len(f.chain) == depth]
+    if not own:
+        return
+    later = Note(own[0].at, "later calls replay here")
+    read = unfilled(region, begin, rest) or handed_out(region, begin, rest, own[0])
+    if read is not None:
+        message = (
+            "the graph's output is used before any replay: a capture runs nothing, so this call gets whatever lies in "
+            "that memory; replay after the capture, too"
+        )
+        yield Problem(read.at, message, (Note(region.at, "captured here"), later), function=read.function)
+        return
     work = {f.name for f in region.captured if isinstance(f, (Enter, Op))}
     done = {f.name for f in queries.start_of_call(region, begin) if isinstance(f, (Enter, Op)) and f.region is None}
-    if own and region.writes and not work & done:
+    if region.writes and not work & done:
         message = (
             "the call that captures does not replay: a capture runs nothing, so the work of the first call is lost"
         )
-        yield Problem(region.at, message, (Note(own[0].at, "later calls replay here"),), function=region.function)
+        yield Problem(region.at, message, (later,), function=region.function)
+
+
+def unfilled(region: Region, begin: CaptureBegin, rest: list[Fact]) -> Fact | None:
+    """Where the call that captured takes an output of the graph, which no replay has filled, to compute from it."""
+    taken: Fact | None = None
+    for fact in rest:
+        if isinstance(fact, Bind) and fact.function == begin.function and queries.static_outputs(region, fact.value, 1):
+            taken = taken or fact
+        used = fact.source if isinstance(fact, Write) else fact.value if isinstance(fact, HostRead) else None
+        if isinstance(fact, (Op, Operator)) and computes(region, fact):
+            used = next((v for v in queries.operands(fact) if queries.static_outputs(region, v, 1)), None)
+        if used is not None and queries.static_outputs(region, used, 1):
+            return taken or fact
+    return None
+
+
+def handed_out(region: Region, begin: CaptureBegin, rest: list[Fact], replay: Replay) -> Fact | None:
+    """Where the call that captured returns what later calls return after their replay."""
+
+    def given(facts: Iterable[Fact]) -> Iterator[Fact]:
+        for fact in facts:
+            if not isinstance(fact, Return) or len(fact.chain) != len(begin.chain):
+                continue
+            if queries.static_outputs(region, fact.value, 1) and not queries.held_graphs(fact.value):
+                yield fact
+
+    later = {fact.at for fact in given(queries.rest_of_call(region, replay))}
+    return next((fact for fact in given(rest) if fact.at in later), None)
+
+
+def computes(region: Region, fact: Op | Operator) -> bool:
+    """True if the result is new memory, filled from what the operands hold."""
+    made = queries.storages(fact.result, 1)
+    return (
+        bool(made)
+        and not any(queries.static_outputs(region, t) for t in tensors(fact.result or Unknown(), 1))
+        and (isinstance(fact, Operator) or not fact.name.endswith(queries.SHAPE_ONLY))
+    )
 
 
 def replayed_too_early(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
