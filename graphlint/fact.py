@@ -128,6 +128,14 @@ class Index(Fact):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class Pick(Fact):
+    """Captured code takes an entry of a Python container by a key that was read from somewhere: the choice is frozen."""
+
+    container: Value
+    key: Value
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Write(Fact):
     """A tensor's memory is written in place: how is "copy_", "fill_", "zero_", "setitem", "+=", "index_copy_", any
     other in-place method, or "out=". `index` is set for `target[index] = source`; `target` is then the whole base."""

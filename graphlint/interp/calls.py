@@ -18,7 +18,7 @@ from graphlint.fact import (
     Unfollowed,
     Write,
 )
-from graphlint.interp import capture, contexts, effort, externals, making
+from graphlint.interp import capture, contexts, effort, externals, making, torch_objects, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -390,10 +390,16 @@ def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: S
                 m.unfinished[instance.id] = (found[0], args, kwargs, span)
     elif cls.dataclass or "typing.NamedTuple" in cls.external_bases:
         _fields(m, cls, instance, args, kwargs, span)
+        if "typing.NamedTuple" in cls.external_bases:
+            tuples.itemise(m, instance)
+    elif (named := tuples.base_of(cls)) is not None:
+        tuples.fill(m, instance, named, args, kwargs)
     elif any(b in ("builtins.dict", "collections.OrderedDict", "collections.UserDict") for b in cls.external_bases):
         instance.attrs["$items"] = m.mapping()
-    elif any(b in ("builtins.list", "torch.nn.ModuleList", "torch.nn.Sequential") for b in cls.external_bases):
+    elif "builtins.list" in cls.external_bases:
         instance.attrs["$items"] = m.sequence("list", list(args))
+    elif m.names.is_module_class(m, cls):
+        torch_objects.initialise(m, instance, args, kwargs, span)
     capture.note_instance(m, instance, span)
     return instance
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Unfollowed, Write
-from graphlint.interp import builtins, capture, containers, contexts, standard, torch_objects
+from graphlint.interp import builtins, capture, containers, contexts, standard, torch_objects, tuples
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
 from graphlint.knowledge import results
@@ -238,6 +238,8 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
             result = m.tensor(span, sure=False)
     fact = m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=result, text=text)
     m.reads(fact, *args, *kwargs.values())
+    if name == "torch.autograd.backward":
+        m.fill_grads()
     last = name.rpartition(".")[2]
     if last.endswith("_") and not last.endswith("__") and base is not None:
         write = m.emit(Write, span, target=base, how=last, source=args[1] if len(args) > 1 else None, text=text)
@@ -407,6 +409,8 @@ def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span
         return capture.call_graphed(m, instance, args, kwargs, span)
     if capture.is_wrapper(m, kind):
         return capture.call_wrapper(m, instance, args, kwargs, span)
+    if tuples.is_class(instance):
+        return tuples.make(m, instance, args, kwargs, span)
     if "forward" in instance.attrs:
         return m.call(instance.attrs["forward"], args, kwargs, span, text)
     if kind == "torch.nn.Sequential":
@@ -424,8 +428,8 @@ def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span
 
 def own_forward(m: Machine, module: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     """The `forward` that a layer of torch has by its class, whatever was put in its place since."""
-    if module.external == "torch.nn.Sequential":
-        return run_sequential(m, module.attrs["$items"], args, span)
+    if torch_objects.layer_of(module) == "torch.nn.Sequential":
+        return run_sequential(m, module.attrs.get("$items", Unknown()), args, span)
     return _layer(m, module, args, kwargs, span, text)
 
 

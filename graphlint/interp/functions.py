@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.interp import effort
@@ -64,6 +65,9 @@ def _decorated(m: Machine, decorator: tree.Expr, value: Value, function: Functio
         return value
     if name in _CONTEXTS:
         context = made if isinstance(made, Instance) else m.instance_of(External(name), decorator.span)
+        if context.made is None or context.made.span != decorator.span:
+            # `amp = torch.autocast("cuda")` made elsewhere, `@amp` here: each use is a block of its own.
+            context = replace(context, made=m.location(decorator.span))
         function.wraps = (*function.wraps, context)
         return value
     if name in _MEMO:

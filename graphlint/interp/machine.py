@@ -576,6 +576,13 @@ class Machine:
         for parameter in parameters:
             self.tensor_attrs.get(parameter.storage.id, {}).pop("$grad", None)
 
+    def fill_grads(self) -> None:
+        """A backward gives parameters a gradient again that had been set to None."""
+        for attrs in self.tensor_attrs.values():
+            held = attrs.get("grad")
+            if isinstance(held, Const) and held.value is None:
+                self.remove(attrs, "grad")
+
     def loader_batches(self, loader: Instance) -> tuple[list[Value], bool]:
         """Batches of a DataLoader: of unknown number and content."""
         batch = Unknown("batch")

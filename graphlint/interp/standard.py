@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
-from graphlint.interp import attributes, capture, subscripts, torch_objects
+from graphlint.interp import attributes, capture, subscripts, torch_objects, tuples
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import wanted_device
 from graphlint.lower import tree
@@ -177,7 +177,7 @@ def _collections(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) 
     if name in ("OrderedDict", "Counter", "ChainMap", "UserDict"):
         return m.mapping(dict(args[0].items) if args and isinstance(args[0], Mapping) else {})
     if name == "namedtuple" and len(args) == 2:
-        return m.instance_of(External("collections.namedtuple-class"), span, args=args)
+        return tuples.make_class(m, args, kwargs, span)
     return Unknown(name)
 
 
@@ -259,9 +259,11 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
     match name:
         case "__init__":
             module.attrs.setdefault("training", Const(True))
+            torch_objects.initialise(m, module, args, kwargs, span)
             return Const(None)
         case "__call__" | "forward":
-            if name == "forward" and not isinstance(module.cls, ClassValue):
+            # Asked of an object whose class has a `forward` in its source, it is that of `super()`.
+            if name == "forward":
                 from graphlint.interp.externals import own_forward
 
                 return own_forward(m, module, args, kwargs, span, text)
@@ -349,6 +351,8 @@ def _register(m: Machine, module: Instance, name: str, args: Args, kwargs: Kwarg
 def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
     """What a method of an object without source hands back."""
     kind = receiver.external
+    if (made := tuples.method(m, receiver, name, args, kwargs, span)) is not None:
+        return made
     if kind == "torch.Generator" and name in ("manual_seed", "set_state"):
         return receiver
     if kind == "torch.Generator" and name in ("seed", "initial_seed", "get_state", "get_offset"):

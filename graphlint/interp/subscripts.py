@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Bind, HostRead, Index, Iterate, Keep, Write
+from graphlint.fact import Bind, HostRead, Index, Iterate, Keep, Pick, Write
 from graphlint.interp import evaluate
 from graphlint.interp.objects import ClassValue
 from graphlint.knowledge import shapes
@@ -40,6 +40,9 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
     if isinstance(base, Union):
         found = [get_item(m, o, index, node) for o in base.options if not (isinstance(o, Const) and o.value is None)]
         return join(*found) if found else Unknown()
+    if m.region is not None and isinstance(base, (Sequence, Mapping)) and isinstance(index, (Const, Host)):
+        if base.born is not m.region and origins(index):
+            m.emit(Pick, node.span, container=base, key=index)
     match base:
         case Tensor():
             return _tensor_item(m, base, index, node)

@@ -141,6 +141,8 @@ def call_tensor_method(
         Op, span, name=f"Tensor.{name}", args=args, kwargs=clean, receiver=receiver, result=result, text=f"{text}()"
     )
     m.reads(fact, receiver, *args, *clean.values())
+    if name == "backward":
+        m.fill_grads()
     moved_to_host = (
         name in ("to", "type") and isinstance(result, Tensor) and result.device == "cpu" and receiver.device != "cpu"
     )

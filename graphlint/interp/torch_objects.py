@@ -82,6 +82,24 @@ def make_module(m: Machine, name: str, args: tuple[Value, ...], kwargs: dict[str
     return module
 
 
+def layer_of(module: Instance) -> str:
+    """The layer or container of torch that an object is, by its class or by the class that this derives from; or ""."""
+    if not isinstance(module.cls, ClassValue):
+        return module.external
+    bases = module.cls.external_bases
+    return next((b for b in bases if b in CONTAINERS or b.rpartition(".")[2] in _PARAMETERS), "")
+
+
+def initialise(m: Machine, module: Instance, args: tuple[Value, ...], kwargs: dict[str, Value], span: Span) -> None:
+    """`super().__init__(...)` of a class that derives from a layer or a container of torch."""
+    base = layer_of(module)
+    if base:
+        made = make_module(m, base, args, {k: v for k, v in kwargs.items() if k != "*"}, span)
+        assert isinstance(made, Instance)
+        module.attrs |= made.attrs
+        module.args, module.kwargs = args, kwargs
+
+
 def _shape(layer: str, part: str, args: tuple[Value, ...]) -> tuple[Dim, ...] | None:
     dims = [shapes.dim_of(a) for a in args[:2]]
     if layer == "Linear" and len(dims) == 2:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from graphlint import queries
-from graphlint.fact import Bind, Branch, Enter, Fact, Op, Return, Write
+from graphlint.fact import Bind, Branch, Enter, Fact, Frame, Op, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -29,13 +29,19 @@ def check(region: Region) -> Iterator[Problem]:
 def memos(facts: list[Fact]) -> Iterator[tuple[Branch, Bind]]:
     """First-use assignments: attributes and items bound in the branch that tests them, or their flag."""
     taken: dict[tuple[str, int], list[Branch]] = {}
+    named: dict[tuple[tuple[Frame, ...], str], list[Bind]] = {}
     for position, fact in enumerate(facts):
         place = (fact.at.path, len(fact.chain))
         if isinstance(fact, Branch) and fact.body is not None:
             taken.setdefault(place, []).append(fact)
+        elif isinstance(fact, Bind) and fact.how == "=" and fact.place.kind == "local":
+            named.setdefault((fact.chain, fact.text), []).append(fact)
         elif isinstance(fact, Bind) and fact.how == "=" and fact.place.kind in ("attribute", "item"):
+            following = facts[position : position + 12]
             for branch in reversed(taken.get(place, [])[-NEAR:]):
-                if _within(fact, branch) and _tests(branch, fact, facts[position : position + 12]):
+                if not _within(fact, branch):
+                    continue
+                if _tests(branch, fact, following) or _second_name(branch, fact, named, following):
                     yield branch, fact
                     break
 
@@ -60,6 +66,26 @@ def _tests(branch: Branch, bind: Bind, following: list[Fact]) -> bool:
         return True
     flags = [f.text for f in following if isinstance(f, Bind) and f.place.kind == "attribute" and _within(f, branch)]
     return any(flag and flag in text for flag in flags)
+
+
+def _second_name(
+    branch: Branch, bind: Bind, named: dict[tuple[tuple[Frame, ...], str], list[Bind]], following: list[Fact]
+) -> bool:
+    """`v = self.x` ... `if v is None: v = make(); self.x = v`: the memo is tested under a name of its own.
+
+    A parameter that may be left out is no memo: such a name is bound in the branch only.
+    """
+    name = branch.text.removesuffix(" is None").removeprefix("not ")
+    mine = named.get((branch.chain, name), [])
+    if name == branch.text or not any(f.order < branch.order for f in mine):
+        return False
+    later = [f for f in following if isinstance(f, Bind) and f.chain == bind.chain and f.text == name]
+    made = {t.storage for t in tensors(bind.value, 2)} if bind.value is not None else set()
+    return any(
+        f.order > branch.order and _within(f, branch) and f.value is not None
+        and made & {t.storage for t in tensors(f.value, 2)}
+        for f in [*mine, *later]
+    )  # fmt: skip
 
 
 def born_inside(region: Region) -> Iterator[Problem]:

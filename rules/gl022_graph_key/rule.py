@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from graphlint import queries
-from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Replay, Truth
+from graphlint import places, queries
+from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Frame, Index, Iterate, Keep, Op, Pick, Replay, Truth
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Union, Unknown, Value, options, origins
+from graphlint.value import (
+    NONE,
+    Const,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Union,
+    Unknown,
+    Value,
+    options,
+    origins,
+)
 
 
 @rule("GL022", "graph-key", "error", "a graph is cached under a key that omits something the capture froze")
@@ -25,7 +38,7 @@ def check(region: Region) -> Iterator[Problem]:
         return  # a slot with a name, not a table that is looked up
     if not understood(store.key):
         return
-    found = omitted(region, begin, store)
+    found = omitted(region, begin, store) or omitted_state(region, begin, store)
     if found is not None:
         name, fact = found
         message = (
@@ -131,11 +144,14 @@ def omitted(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact
         # Calls with other functions have graphs of their own, whatever else they are given.
         calls = list(finders(region, enter)) if by_name(store.key) else others(region, enter)
         for name, position, value in arguments(enter):
-            if covers(store.key, name, value) or not varies(calls, value, name, position):
+            label = position if isinstance(position, str) else name
+            if covers(store.key, label, value) or not varies(calls, value, name, position):
                 continue
-            fact = frozen(region, name, value)
+            if isinstance(position, str) and (vague(store.key) or covers(store.key, name, value)):
+                continue
+            fact = frozen(region, label, value)
             if fact is not None:
-                return name, fact
+                return label, fact
     return None
 
 
@@ -143,20 +159,72 @@ def others(region: Region, enter: Enter) -> list[Enter]:
     return [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
 
 
-def arguments(enter: Enter) -> Iterator[tuple[str, int | None, Value]]:
-    """Parameters with a Python value, and such values among `*args`: name, position in the tuple, value."""
+def arguments(enter: Enter) -> Iterator[tuple[str, int | str | None, Value]]:
+    """Parameters with a Python value, and such values in `*args` or a dictionary of options: name, position or key,
+    value."""
     for name, value in enter.given.items():
         if scalar(value):
             yield name, None, value
         elif isinstance(value, Sequence) and value.kind == "tuple":
             yield from ((name, i, item) for i, item in enumerate(value.items) if scalar(item))
+        elif isinstance(value, Mapping) and value.rest is None:
+            yield from ((name, k, item) for k, item in value.items.items() if isinstance(k, str) and scalar(item))
 
 
-def argument(enter: Enter, name: str, position: int | None) -> Value | None:
+def argument(enter: Enter, name: str, position: int | str | None) -> Value | None:
     value = enter.given.get(name)
     if position is None:
         return value
+    if isinstance(position, str):
+        return value.items.get(position, NONE) if isinstance(value, Mapping) else None
     return value.items[position] if isinstance(value, Sequence) and position < len(value.items) else None
+
+
+def vague(key: Value | None) -> bool:
+    """True if a part of the key is text or a number of which nothing is known: it may stand for all options."""
+    parts = [key, *(key.items if isinstance(key, Sequence) else ())]
+    return any(isinstance(p, Host) and not all_origins(p) and p.symbol is None for p in parts)
+
+
+def omitted_state(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact] | None:
+    """An attribute that decides what is captured, gets another value later, and that the key was not made of."""
+    key = all_origins(store.key)
+    chosen: dict[Place, tuple[Fact, Value]] = {}
+    for fact in region.captured:
+        value = fact.value if isinstance(fact, Branch) else fact.key if isinstance(fact, Pick) else None
+        for place in origins(value) if value is not None else ():
+            if place.kind == "attribute" and place.owner and place not in key:
+                chosen.setdefault(place, (fact, value or Const(None)))
+    if not chosen:
+        return None
+    held: dict[Place, Value | None] = {}
+    together: dict[tuple[Frame, ...], set[Place]] = {}
+    for fact in region.life:
+        if isinstance(fact, Bind) and fact.place.kind == "attribute":
+            together.setdefault(fact.chain, set()).add(fact.place)
+            if fact.place in chosen and fact.order < region.begin:
+                held[fact.place] = fact.value
+    for fact in region.after:
+        if not isinstance(fact, Bind) or fact.place not in chosen or fact.region is not None or fact.maybe:
+            continue
+        if not other_mode(held.get(fact.place), fact.value) or together[fact.chain] & key:
+            continue
+        if (fact.chain and queries.inside(begin, fact)) or places.by_harness(fact):
+            continue  # a flag that the capturing call sets for itself
+        replay = places.next_replay(region, fact)
+        again = next(
+            (f for f in region.after if isinstance(f, Bind) and f.place == fact.place and f.order > fact.order), None
+        )
+        if replay is not None and (again is None or again.order > replay.order):
+            return fact.text or fact.place.name, chosen[fact.place][0]
+    return None
+
+
+def other_mode(old: Value | None, new: Value | None) -> bool:
+    """True for two different known flags or names: numbers may well differ and choose the same."""
+    if not isinstance(old, Const) or not isinstance(new, Const) or identity(old) == identity(new):
+        return False
+    return all(v.value is None or isinstance(v.value, (bool, str)) for v in (old, new))
 
 
 def enclosing(region: Region, begin: CaptureBegin) -> list[Enter]:
@@ -176,7 +244,7 @@ def covers(key: Value | None, name: str, value: Value) -> bool:
     return any(part is value for part in parts)
 
 
-def varies(calls: list[Enter], value: Value, name: str, position: int | None) -> bool:
+def varies(calls: list[Enter], value: Value, name: str, position: int | str | None) -> bool:
     found = (argument(call, name, position) for call in calls)
     return any(other is not None and identity(other) != identity(value) for other in found)
 

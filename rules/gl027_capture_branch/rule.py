@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, Branch, Fact, Index, Op, Operator, Return, Write
+from graphlint.fact import Bind, Branch, Fact, Index, Iterate, Op, Operator, Replay, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import CAPTURING, Const, Host, Value, options, origins
+from graphlint.value import CAPTURING, Const, Host, Sequence, Value, options, origins
 
 #: How data is cut and laid out is not maths.
 LAYOUT = frozenset({
@@ -57,12 +57,16 @@ def flags_in_maths(region: Region) -> Iterator[Problem]:
 
 def difference(region: Region, captured: Branch, eager: Branch) -> str:
     """How the maths after the two sides differ; empty if it does not, or if both are done in their own way."""
+    if any(isinstance(f, Replay) for f in queries.rest_of_call(region, eager)):
+        return ""  # the eager side has a graph of its own for the same maths
     # Work in a loop counts once: how often it runs is how the data is cut.
     ours = list({f.at: f for f in work(region, captured)}.values())
     theirs = list({f.at: f for f in work(region, eager)}.values())
     mine, other = Counter(map(kind, ours)), Counter(map(kind, theirs))
     if mine == other:
-        return "uses another constant" if constants(ours, theirs) else ""
+        if constants(ours, theirs):
+            return "uses another constant"
+        return "runs a loop another number of times" if trips(region, captured, eager) else ""
     if not mine - other and other - mine:
         missing = next(iter(other - mine))
         return f"leaves out `{missing}`"
@@ -90,6 +94,47 @@ def work(region: Region, branch: Branch) -> list[Fact]:
                 if not any(step is f for f in found) and kind(step) not in LAYOUT and not isinstance(step, Index):
                     found.append(step)
     return sorted(found, key=lambda f: f.order)
+
+
+def trips(region: Region, captured: Branch, eager: Branch) -> bool:
+    """True if a loop that goes on from its own last result has another known number of rounds on the two sides.
+
+    A loop that looks at its number cuts data into parts: how many there are is layout, not maths.
+    """
+    ours, theirs = (
+        {f.at: f for f in queries.rest_of_call(region, b) if isinstance(f, Iterate) and f.chain == b.chain}
+        for b in (captured, eager)
+    )
+    for at, loop in ours.items():
+        other = theirs.get(at)
+        if other is None or bounds(loop) is None or bounds(other) is None or bounds(loop) == bounds(other):
+            continue
+        inner = [f for f in queries.rest_of_call(region, other) if len(f.loops) > len(other.loops)]
+        steps = [f for f in inner if isinstance(f, (Op, Operator, Index))]
+        if carried(steps) and not any(counted(v) for f in steps for v in queries.operands(f)):
+            return True
+    return False
+
+
+def bounds(loop: Iterate) -> list[object] | None:
+    """The constants of a `range`; None if it is another loop, or they are not known."""
+    if not isinstance(loop.value, Sequence) or loop.value.kind != "range":
+        return None
+    found = [i.value for i in loop.value.items if isinstance(i, Const)]
+    return found if len(found) == len(loop.value.items) else None
+
+
+def carried(steps: list[Fact]) -> bool:
+    """True if work of a later round reads what the round before made."""
+    first = {s for f in steps if f.loops[-1][1] == 0 for s in queries.storages(queries.result(f))}
+    return any(first & queries.storages(v) for f in steps if f.loops[-1][1] for v in queries.operands(f))
+
+
+def counted(value: Value) -> bool:
+    """True if the number of the round is in it."""
+    if isinstance(value, Sequence):
+        return any(counted(i) for i in value.items)
+    return isinstance(value, Host) and value.source == "loop"
 
 
 def kind(fact: Fact) -> str:
