@@ -129,7 +129,7 @@ class Index(Fact):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pick(Fact):
-    """Captured code takes an entry of a Python container by a key that was read from somewhere: the choice is frozen."""
+    """Captured code takes an entry of a Python container by a key read from somewhere: the choice is frozen."""
 
     container: Value
     key: Value

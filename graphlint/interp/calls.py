@@ -18,7 +18,7 @@ from graphlint.fact import (
     Unfollowed,
     Write,
 )
-from graphlint.interp import capture, contexts, effort, externals, making, torch_objects, tuples
+from graphlint.interp import capture, contexts, effort, externals, hooks, making, torch_objects, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from graphlint.interp.machine import Activation, Machine
 
 MAX_DEPTH = 40
+#: How deep a function that calls itself is followed down a tree of modules.
+DEEPEST_TREE = 7
 #: Calls cheaper than this many ticks are run again rather than remembered.
 WORTH_KEEPING = 150
 Args = tuple[Value, ...]
@@ -142,7 +144,7 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
         made.attrs["$function"], made.args, made.kwargs = function, args, kwargs
         return made
     recursion = sum(1 for a in m.stack if a.function is not None and a.function.node is node)
-    if len(m.stack) > MAX_DEPTH or recursion >= 2:
+    if len(m.stack) > MAX_DEPTH or (recursion >= 2 and not _descends(m, node, args, recursion)):
         return Unknown(function.name)
     key = _signature(m, function, args, kwargs)
     if key is not None and key in m.memo:
@@ -167,6 +169,16 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     if function.memo and not args:
         m.cached_calls[(id(node), 0)] = result
     return result
+
+
+def _descends(m: Machine, node: tree.Function | tree.Lambda, args: Args, recursion: int) -> bool:
+    """True if a function that calls itself goes down a tree of modules: it is given one that no call above has."""
+    given = {a.id for a in args if isinstance(a, Instance) and torch_objects.is_module(m, a)}
+    if not given or recursion >= DEEPEST_TREE:
+        return False
+    above = (a.scope.variables for a in m.stack if a.function is not None and a.function.node is node)
+    passed = [variables.get(p.name) for variables in above for p in node.params]
+    return not given & {v.id for v in passed if isinstance(v, Instance)}
 
 
 def _signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
@@ -452,6 +464,12 @@ def _field_default(m: Machine, scope: Scope, node: tree.Expr) -> Value:
 
 
 def _call_instance(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if "$hooks" in instance.attrs:
+        return hooks.around(m, instance, args, kwargs, span, lambda a: _call_object(m, instance, a, kwargs, span, text))
+    return _call_object(m, instance, args, kwargs, span, text)
+
+
+def _call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     from graphlint.interp.attributes import find_method
 
     if isinstance(instance.cls, ClassValue):

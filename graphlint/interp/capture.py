@@ -202,10 +202,14 @@ def _graphed(m: Machine, function: Value, sample: Value, kwargs: Kwargs, span: S
     region.graph = graphed
     given = tuple(sample.items) if isinstance(sample, Sequence) else ()
     more: Kwargs = {} if isinstance(sample, Sequence) else {"*": Unknown()}
+    # A module with hooks of its own is refused; those of its parts are captured.
+    hooks = function.attrs.pop("$hooks", None) if isinstance(function, Instance) else None
     m.open_region(region, span)
     try:
         result = m.call(function, given, more, span, "callable")
     finally:
+        if hooks is not None and isinstance(function, Instance):
+            function.attrs["$hooks"] = hooks
         while region in m.region_stack:
             m.close_region(span)
     graphed.attrs |= {"$function": function, "$result": result}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
-from graphlint.interp import attributes, capture, subscripts, torch_objects, tuples
+from graphlint.interp import attributes, capture, hooks, subscripts, torch_objects, tuples
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import wanted_device
 from graphlint.lower import tree
@@ -301,14 +301,13 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
             result = m.sequence(
                 "generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()])
             )
-        case "children" | "modules":
-            kind = "modules" if name == "modules" else "generator"
-            result = m.sequence(kind, list[Value](torch_objects.submodules(m, module)[0 if name == "modules" else 1 :]))
+        case "modules":
+            result = m.sequence("modules", list[Value](torch_objects.submodules(m, module)))
+        case "children":
+            result = m.sequence("modules", list[Value](torch_objects.submodules(m, module)[1:]))
         case "named_modules" | "named_children":
-            named: list[Value] = [
-                m.sequence("tuple", [Host(kind="string"), s]) for s in torch_objects.submodules(m, module)
-            ]
-            result = m.sequence("generator", named)
+            parts = (torch_objects.named if name == "named_modules" else torch_objects.children)(m, module)
+            result = m.sequence("generator", [m.sequence("tuple", [Const(k), s]) for k, s in parts.items()])
         case "state_dict":
             items: dict[object, Value] = {f"p{i}": t for i, t in enumerate(torch_objects.all_parameters(m, module))}
             result = m.mapping(items, Unknown("state"))
@@ -328,7 +327,7 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
         case "zero_grad" | "load_state_dict":
             result = Const(None)
         case _ if name.startswith("register_"):
-            result = Unknown("hook")
+            result = hooks.register(m, module, name, args, kwargs, span)
         case _:
             result = Unknown(name)
     m.emit(Op, span, name=full, args=args, kwargs=kwargs, receiver=module, result=result, text=f"{text}()")
@@ -351,6 +350,9 @@ def _register(m: Machine, module: Instance, name: str, args: Args, kwargs: Kwarg
 def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
     """What a method of an object without source hands back."""
     kind = receiver.external
+    if kind == hooks.HANDLE and name == "remove":
+        hooks.remove(m, receiver)
+        return Const(None)
     if (made := tuples.method(m, receiver, name, args, kwargs, span)) is not None:
         return made
     if kind == "torch.Generator" and name in ("manual_seed", "set_state"):

@@ -40,9 +40,9 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
     if isinstance(base, Union):
         found = [get_item(m, o, index, node) for o in base.options if not (isinstance(o, Const) and o.value is None)]
         return join(*found) if found else Unknown()
-    if m.region is not None and isinstance(base, (Sequence, Mapping)) and isinstance(index, (Const, Host)):
-        if base.born is not m.region and origins(index):
-            m.emit(Pick, node.span, container=base, key=index)
+    kept = isinstance(base, (Sequence, Mapping)) and base.born is not m.region
+    if m.region is not None and kept and isinstance(index, (Const, Host)) and origins(index):
+        m.emit(Pick, node.span, container=base, key=index)
     match base:
         case Tensor():
             return _tensor_item(m, base, index, node)

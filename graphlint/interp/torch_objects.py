@@ -150,6 +150,35 @@ def submodules(m: Machine, module: Instance, seen: set[int] | None = None, depth
     return found
 
 
+def children(m: Machine, module: Instance) -> dict[str, Instance]:
+    """The modules that sit directly in `module`, by name."""
+    found: dict[str, Instance] = {}
+    for name, value in module.attrs.items():
+        if name == "$items" and isinstance(value, Sequence):
+            listed = {str(i): o for i, o in enumerate(value.items)} | ({"*": value.rest} if value.rest else {})
+        elif name == "$items" and isinstance(value, Mapping):
+            listed = {str(k): o for k, o in value.items.items()} | ({"*": value.rest} if value.rest else {})
+        else:
+            listed = {name: value} if not name.startswith("$") else {}
+        for key, item in listed.items():
+            child = next((o for o in options(item) if isinstance(o, Instance) and is_module(m, o)), None)
+            if child is not None:
+                found[key] = child
+    return found
+
+
+def named(m: Machine, module: Instance, prefix: str = "", seen: set[int] | None = None) -> dict[str, Instance]:
+    """`module` and every module in it, by dotted name."""
+    seen = set() if seen is None else seen
+    if module.id in seen or len(seen) > 200:
+        return {}
+    seen.add(module.id)
+    found = {prefix: module}
+    for name, child in children(m, module).items():
+        found |= named(m, child, f"{prefix}.{name}" if prefix else name, seen)
+    return found
+
+
 def _modules_in(m: Machine, value: Value) -> list[Instance]:
     found: list[Instance] = []
     for option in options(value):

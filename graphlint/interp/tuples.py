@@ -73,7 +73,7 @@ def method(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs, s
         return None
     fields = {k: v for k, v in value.attrs.items() if not k.startswith("$")}
     if name == "_asdict":
-        return m.mapping(dict(fields))
+        return m.mapping({k: v for k, v in fields.items()})
     made = m.instance_of(value.cls, span, complete=value.complete)
     made.attrs = {**fields, **kwargs}
     itemise(m, made)

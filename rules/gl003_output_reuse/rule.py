@@ -190,6 +190,7 @@ def side_by_side(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, 
 
 def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
     """Bound to a name or attribute after one replay, and read under it after another."""
+    renewed = _renewed(region, replays)
     held: dict[Place, Bind] = {}
     stale: dict[Place, Bind] = {}
     last: Replay | None = None
@@ -210,8 +211,25 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
             held.pop(fact.place, None)
             if last is None or not outputs(region, fact.value) or queries.held_graphs(fact.value):
                 continue
-            if second or _result_of_call(fact, last) or _copied_name(region, fact, last):
+            if second or _result_of_call(fact, last) or _copied_name(region, fact, last) or fact in renewed:
                 held[fact.place] = fact
+
+
+def _renewed(region: Region, replays: list[Replay]) -> set[Bind]:
+    """Statements that give a name to the output again and again, after each replay: what they keep is one result, not
+    the place of all."""
+    seen: dict[tuple[Location, Place], Bind] = {}
+    found: set[Bind] = set()
+    orders = [r.order for r in replays]
+    for fact in region.after:
+        if isinstance(fact, Bind) and fact.region is None and isinstance(fact.value, Tensor) and fact.how == "=":
+            if not outputs(region, fact.value) or not orders or fact.order < orders[0]:
+                continue
+            past = seen.get((fact.at, fact.place))
+            if past is not None and any(past.order < order < fact.order for order in orders):
+                found |= {past, fact}
+            seen[fact.at, fact.place] = fact
+    return found
 
 
 def chosen(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:

@@ -26,7 +26,7 @@ from graphlint.finding import Note, Problem, Severity
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Value, options, origins
+from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Union, Unknown, Value, options, origins
 
 UNBOUNDED = (
     "one graph for every size that comes along, kept for ever: round sizes up to a few buckets, or drop old graphs"
@@ -157,33 +157,59 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
 
 
 def at_once(region: Region, shared: list[Region]) -> Iterator[Problem]:
-    """Two graphs of one pool replayed on different streams without a wait between."""
-    last: Replay | None = None
+    """Two graphs of one pool replayed on different streams, the later one not behind the earlier."""
+    running: list[tuple[Replay, set[object]]] = []
     for fact in region.after:
-        if isinstance(fact, Op) and fact.name.rpartition(".")[2] in (
-            "wait_stream",
-            "wait_event",
-            "synchronize",
-            "wait",
-        ):
-            last = None
+        if isinstance(fact, Op):
+            if ordered(fact, running):
+                running = []
         elif (
             isinstance(fact, Replay)
             and len(fact.replayed) == 1
             and (region in fact.replayed or fact.replayed[0] in shared)
         ):
-            if last is not None and last.replayed != fact.replayed and region in (*last.replayed, *fact.replayed):
-                one, other = queries.stream_block(last), queries.stream_block(fact)
-                if (one is None) != (other is None) or (
-                    one is not None and other is not None and queries.stream_of(one) is not queries.stream_of(other)
-                ):
+            stream = stream_key(queries.stream_of(queries.stream_block(fact)))
+            for past, behind in running:
+                concerned = past.replayed != fact.replayed and region in (*past.replayed, *fact.replayed)
+                if concerned and stream not in behind:
                     message = (
                         "graphs that share this pool are replayed on two streams at once: they write to the same memory"
                     )
-                    notes = (Note(last.at, "replayed here"), Note(fact.at, "and here, on another stream"))
+                    notes = (Note(past.at, "replayed here"), Note(fact.at, "and here, on another stream"))
                     yield _problem(region.at, message, notes, region.function, "error")
                     return
-            last = fact
+            running = [(p, b) for p, b in running if p.replayed != fact.replayed] + [(fact, {stream})]
+
+
+def stream_key(value: Value | None) -> object:
+    """The identity of a stream; None for the default stream."""
+    return value if isinstance(value, Instance) and value.made is not None else None
+
+
+def ordered(fact: Op, running: list[tuple[Replay, set[object]]]) -> bool:
+    """Notes which streams and events come after the replays that are `running`; True if all do, or it is not known."""
+    what = fact.name.rpartition(".")[2]
+    if what == "synchronize":
+        mine = fact.receiver is None or any(stream_key(fact.receiver) in behind for _, behind in running)
+        return mine or not isinstance(fact.receiver, Instance)
+    if what in ("wait_stream", "wait_event") and fact.args:
+        later, earlier = fact.receiver, fact.args[0]
+    elif what == "record_event":
+        later, earlier = (fact.args[0] if fact.args else fact.result), fact.receiver
+    elif what == "record" and fact.args:
+        later, earlier = fact.receiver, fact.args[0]
+    elif what == "record":
+        later, earlier = fact.receiver, queries.stream_of(queries.stream_block(fact))
+    elif what == "wait":
+        later, earlier = (fact.args[0] if fact.args else queries.stream_of(queries.stream_block(fact))), fact.receiver
+    else:
+        return False
+    if isinstance(later, (Unknown, Union)) or isinstance(earlier, (Unknown, Union)):
+        return True
+    for _, behind in running:
+        if stream_key(earlier) in behind:
+            behind.add(stream_key(later))
+    return False
 
 
 # ------------------------------------------------------------------------------------------- graphs that pile up

@@ -17,6 +17,7 @@ CONSTANT = (
     ".new_ones", ".new_empty", ".new_full",
 )  # fmt: skip
 RANDOM = (".rand", ".randn", ".randint", ".rand_like", ".randn_like")
+OPTIMIZED = "the weights and the optimizer's state"
 CONSTANT_WRITES = ("fill_", "zero_")
 
 
@@ -61,13 +62,14 @@ def manual(region: Region, begin: Fact) -> Iterator[Problem]:
         if updates_statistics(fact):
             changed = "the running statistics"
         elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
-            changed = "the weights and the optimizer's state"
+            changed = OPTIMIZED
         elif isinstance(fact, Write) and accumulates(region, fact, inputs):
             changed = f"`{fact.text}`"
         if not changed:
             continue
-        made = placeholder(region, inputs, fact.order, ())
-        if made is None or restored(region, fact.order, fact):
+        more = RANDOM if changed == OPTIMIZED else ()
+        made = placeholder(region, inputs, fact.order, more)
+        if made is None or restored(region, fact.order, fact) or (more and drawn_alike(region, inputs)):
             continue
         message = (
             f"the warm-up runs on placeholder data and changes {changed}, and nothing restores it before the "
@@ -152,6 +154,23 @@ def refreshed_inputs(region: Region) -> set[Storage]:
         for s in queries.storages(f.target, 1)
         if s in region.inputs and s not in region.writes
     }
+
+
+def drawn_alike(region: Region, inputs: set[Storage]) -> bool:
+    """True if what is trained on is drawn at random as the placeholders were: the warm-up trains on nothing else."""
+    made = queries.makers(region.life)
+
+    def drawn(storages: set[Storage]) -> bool:
+        first = [made[s][0] for s in storages if s in made]
+        return bool(first) and all(isinstance(f, Op) and f.name.endswith(RANDOM) for f in first)
+
+    written = {
+        s
+        for f in region.after
+        if isinstance(f, Write) and f.region is None and queries.storages(f.target, 1) & inputs
+        for s in queries.storages(f.source, 1)
+    }
+    return drawn(inputs) and drawn(written)
 
 
 def placeholder(region: Region, inputs: set[Storage], until: int, more: tuple[str, ...]) -> Location | None:
