@@ -10,9 +10,9 @@ from functools import lru_cache
 from graphlint import places, queries
 from graphlint.fact import Bind, Enter, Fact, Keep, Leave, Op, Return
 from graphlint.finding import Note, Problem
-from graphlint.interp.objects import BoundMethod, FunctionValue, Partial, Scope
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial, Scope
 from graphlint.knowledge.factories import device_of
-from graphlint.lower.tree import Function
+from graphlint.lower.tree import Lambda
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
@@ -78,7 +78,7 @@ def _dropped(region: Region) -> Iterator[Problem]:
     if not lent:
         return
     closed = _closed_scopes(region)
-    kept = _in_objects(region)
+    kept = _in_objects(region) | _closed_over(region)
     heap = _Heap(lent)
     for fact in region.life:
         if isinstance(fact, Enter):
@@ -265,21 +265,38 @@ def _closed_scopes(region: Region) -> dict[int, set[str]]:
 
 
 def _mentioned(function: FunctionValue) -> set[str]:
-    """The words of a function's text, and of the local functions that it names."""
+    """The words of a function's text, and of the local functions, classes and objects of such classes that it names."""
     found: set[str] = set()
-    queue, seen = [function], {id(function.node)}
+    queue: list[FunctionValue | ClassValue] = [function]
+    seen = {id(function.node)}
     while queue:
         one = queue.pop()
         node, lines = one.node, one.scope.module.source.lines
-        first, last = node.lines if isinstance(node, Function) else (node.span.line, node.span.end_line)
+        first, last = (node.span.line, node.span.end_line) if isinstance(node, Lambda) else node.lines
         words = set(re.findall(r"\w+", "\n".join(lines[first - 1 : last])))
         found |= words
-        for word in words:
+        for word in words if not one.scope.is_module else ():
             inner = one.scope.variables.get(word)
-            if isinstance(inner, FunctionValue) and not one.scope.is_module and id(inner.node) not in seen:
-                seen.add(id(inner.node))
-                queue.append(inner)
+            code = inner.cls if isinstance(inner, Instance) else inner
+            if isinstance(code, ClassValue) and code.scope.is_module:
+                continue  # its methods close over nothing
+            if isinstance(code, (FunctionValue, ClassValue)) and id(code.node) not in seen:
+                seen.add(id(code.node))
+                queue.append(code)
     return found
+
+
+@lru_cache(maxsize=4)
+def _closed_over(region: Region) -> frozenset[Storage]:
+    """Memory that functions which live on hold through the variables of calls that are over, under whatever name."""
+    closed = _closed_scopes(region)
+    found: set[Storage] = set()
+    for fact in region.life:
+        if isinstance(fact, Leave) and (names := closed.get(fact.scope)):
+            for name, value in fact.variables.items():
+                if name in names:
+                    found |= _held(value)
+    return frozenset(found)
 
 
 def _functions(value: Value | None, depth: int) -> Iterator[FunctionValue]:
