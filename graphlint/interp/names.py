@@ -299,7 +299,26 @@ class Names:
             return None
         with m.quiet():
             value = m.eval_in(scope, annotation)
-        return self.of_type(m, value)
+        made = self.of_type(m, value)
+        if made is None and isinstance(annotation, tree.Name) and not isinstance(value, ClassValue):
+            alias = self._alias(scope.module, annotation.id)
+            return self.annotated(m, alias[0], self.module_scope(alias[1]), depth + 1) if alias is not None else None
+        return made
+
+    def _alias(self, module: Module, name: str, depth: int = 3) -> tuple[tree.Expr, Module] | None:
+        """What a name for a type stands for, `Bounds = tuple[tuple[int, int], ...]`, and the module that says so."""
+        try:
+            bound = module.bindings(name)
+        except SourceError:
+            return None
+        if len(bound) != 1 or depth == 0:
+            return None
+        if isinstance(bound[0], tree.ImportFrom):
+            target = self.program.find(self.program.resolve_relative(module, bound[0].module, bound[0].level), module)
+            original = next((old for old, new in bound[0].names if (new or old) == name), name)
+            return self._alias(target, original, depth - 1) if target is not None else None
+        value = getattr(bound[0], "value", None)
+        return (value, module) if isinstance(value, (tree.Subscript, tree.BinOp)) else None
 
     def of_type(self, m: Machine, value: Value) -> Value | None:
         """An instance of the type that `value` is."""
