@@ -2,9 +2,12 @@
 
     python benchmarks/overhead.py [--tokens N] [--json FILE]           the emulator against a plain run on the CPU
     python benchmarks/overhead.py --backend cuda [--size 8b]           a real capture and its replays, observed and not
+    python benchmarks/overhead.py --backend host [--layers N]          the same without a GPU: a graph that records nothing
 
 Emulated: the tiny model decodes on the CPU, each step an ordinary call; the same on emulated graphs, everything that
 `graphlint trace` watches included. Compared is CPU time of the decoding (capture and replays), and of a single step.
+Host: the tiny model with as many layers as the full one decodes on the CPU between the two calls of a capture, so that
+what watching adds to each call is seen on any machine; the calls themselves take another time than on a GPU.
 """
 
 from __future__ import annotations
@@ -116,16 +119,64 @@ def capture_on_gpu(options: argparse.Namespace, watched: bool) -> dict[str, floa
     return {f"{name}_ms": 1000 * statistics.median(times) for name, times in found.items()}
 
 
+class Unrecorded:
+    """Stands for torch.cuda.CUDAGraph where there is no GPU: its captures record nothing."""
+
+    def capture_begin(self) -> None: ...
+
+    def capture_end(self) -> None: ...
+
+    def replay(self) -> None: ...
+
+    def pool(self) -> tuple[int, int]:
+        return (0, 0)
+
+
+def capture_on_host(options: argparse.Namespace, watched: bool) -> dict[str, float]:
+    """One decoding step as a capture calls it, on CPU tensors. Wall times, the fastest of several."""
+    import contextlib
+
+    import common
+    import decode
+
+    from graphlint.runtime.worker import watched_on_gpu
+
+    common.TINY["num_hidden_layers"] = options.layers
+    old = torch.cuda.CUDAGraph, torch.cuda.graph_pool_handle
+    torch.cuda.CUDAGraph, torch.cuda.graph_pool_handle = Unrecorded, lambda: (0, 0)  # type: ignore[misc,assignment]
+    found = []
+    try:
+        model = common.build_model(arguments(argparse.Namespace(size="tiny"), "cpu"))
+        runner = decode.DecodeRunner(model, [4], 256)
+        with contextlib.ExitStack() as around, torch.no_grad():
+            if watched:
+                around.enter_context(watched_on_gpu())
+            for _ in range(15):
+                runner.set_length(8)
+                graph = torch.cuda.CUDAGraph()
+                start = time.perf_counter()
+                graph.capture_begin()
+                runner.decode(4)
+                graph.capture_end()
+                found.append(time.perf_counter() - start)
+    finally:
+        torch.cuda.CUDAGraph, torch.cuda.graph_pool_handle = old  # type: ignore[misc]
+    return {"capture_ms": 1000 * min(found)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", choices=["emulate", "cuda"], default="emulate")
+    parser.add_argument("--backend", choices=["emulate", "cuda", "host"], default="emulate")
     parser.add_argument("--size", choices=["tiny", "8b"], default="tiny")
     parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--layers", type=int, default=36)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.backend == "cuda":
         plain, traced = (capture_on_gpu(options, watched) for watched in (False, True))
+    elif options.backend == "host":
+        plain, traced = (capture_on_host(options, watched) for watched in (False, True))
     else:
         plain, traced = decode_plain(options), decode_emulated(options)
     ratios = {name: traced[name] / plain[name] for name in plain}

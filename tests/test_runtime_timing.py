@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 
 from graphlint.runtime import text, worker  # noqa: E402
 from graphlint.runtime.cuda.observe import observed  # noqa: E402
+from graphlint.runtime.cuda.outline import Outline  # noqa: E402
 from graphlint.runtime.cuda.timing import CALLS, Timing  # noqa: E402
 from graphlint.runtime.emulate.install import emulated  # noqa: E402
 from graphlint.runtime.spec import Result, Spec  # noqa: E402
 from graphlint.runtime.target import Target  # noqa: E402
-from graphlint.runtime.watch.journal import Journal  # noqa: E402
 
 PROGRAM = """
 import torch
@@ -86,11 +86,11 @@ def timed(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, event: Any
     torch.set_num_threads(1)
     with emulated(), observed() as observer:
         monkeypatch.setattr(torch.cuda, "Event", event or clock())
-        journal = Journal(observer)
+        journal = observer.journal = Outline(observer)
         journal.watchers = [Timing(observer, journal)]
         with journal:
             worker.run_target(spec, result)
-        observer.measure()
+        observer.finish()
         worker.conclude(observer, journal, result)
     return result
 

@@ -1,6 +1,7 @@
 """Where Python stands: the lines of the user's own code on the call stack.
 
-A frame is the user's if its file is neither torch's, nor the standard library's, nor graphlint's, nor in site-packages.
+A frame is the user's if its file is neither torch's, nor the standard library's, nor graphlint's, nor an installed
+package's: one in site-packages, or in another folder of `sys.path` that pip installed it to (`pip install --target`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,34 @@ class Site(NamedTuple):
     function: str
 
 
+@lru_cache(maxsize=256)
+def _packages(folder: str) -> frozenset[str]:
+    """What pip has put into a folder: the first parts of the paths that its records name."""
+    names: set[str] = set()
+    for record in Path(folder).glob("*.dist-info/RECORD"):
+        try:
+            text = record.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        names.update(line.replace("\\", "/").partition("/")[0].partition(",")[0] for line in text.splitlines())
+    return frozenset(names)
+
+
+def _is_installed(filename: str) -> bool:
+    if "site-packages" in filename or "dist-packages" in filename:
+        return True
+    for folder in sys.path:
+        start = folder.rstrip("/\\")
+        if start and filename.startswith(start) and filename[len(start) : len(start) + 1] in ("/", "\\"):
+            name = filename[len(start) + 1 :].replace("\\", "/").partition("/")[0]
+            if name in _packages(folder):
+                return True
+    return False
+
+
 @lru_cache(maxsize=4096)
 def is_user(filename: str) -> bool:
-    if filename.startswith("<") or not filename:
-        return False
-    if "site-packages" in filename or "dist-packages" in filename or filename.startswith(_STDLIB):
+    if filename.startswith("<") or not filename or filename.startswith(_STDLIB) or _is_installed(filename):
         return False
     return not filename.startswith(_HERE)
 
@@ -46,7 +70,7 @@ def is_library(filename: str) -> bool:
     """Third-party code that is neither torch nor graphlint: model libraries."""
     parts = filename.replace("\\", "/")
     return (
-        ("site-packages/" in parts or "dist-packages/" in parts)
+        _is_installed(filename)
         and "/torch/" not in parts
         and "/_pytest/" not in parts
         and "/pluggy/" not in parts
@@ -54,8 +78,12 @@ def is_library(filename: str) -> bool:
     )
 
 
+def named(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name))
+
+
 def qualified(frame: FrameType) -> str:
-    return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
+    return named(frame.f_code)
 
 
 def user_frame() -> FrameType | None:
@@ -82,7 +110,7 @@ _KINDS: dict[int, tuple[int, str, CodeType]] = {}
 def _kind(code: CodeType) -> tuple[int, str, CodeType]:
     name = code.co_filename
     kind = _OUTSIDE if name in _OUTERMOST else _SITE if is_user(name) or is_library(name) else _SKIPPED
-    known = _KINDS[id(code)] = kind, str(getattr(code, "co_qualname", code.co_name)), code
+    known = _KINDS[id(code)] = kind, named(code), code
     return known
 
 

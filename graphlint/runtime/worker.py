@@ -85,7 +85,7 @@ def _on_gpu(spec: Spec, result: Result) -> Result:
     with watched_on_gpu() as (observer, journal):
         run_target(spec, result)
     result.device = torch.cuda.get_device_name()
-    observer.measure()
+    observer.finish()
     conclude(observer, journal, result)
     return result
 
@@ -94,10 +94,11 @@ def _on_gpu(spec: Spec, result: Result) -> Result:
 def watched_on_gpu() -> Iterator[tuple[Any, Journal]]:
     """The real device, with what observes captures on it."""
     from graphlint.runtime.cuda.observe import observed
+    from graphlint.runtime.cuda.outline import Outline
     from graphlint.runtime.cuda.timing import Timing
 
     with observed() as observer:
-        journal = Journal(observer)
+        journal = observer.journal = Outline(observer)
         journal.watchers = [Timing(observer, journal)]
         with journal:
             yield observer, journal

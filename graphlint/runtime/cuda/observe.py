@@ -11,67 +11,35 @@ line of the user's code in that exception's traceback.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
-import weakref
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphlint.runtime import events, frames
+from graphlint.runtime.cuda.calling import Watch
+from graphlint.runtime.cuda.calls import Calls
+from graphlint.runtime.cuda.outline import Outline
 from graphlint.runtime.cuda.timing import Timing
-from graphlint.runtime.emulate.record import flat, tensors_in
-from graphlint.runtime.emulate.storages import storage_of
+from graphlint.runtime.emulate.machine import MAX_EVENTS
 from graphlint.runtime.spelling import spelling
-
-Tensor = torch.Tensor
-
-
-class Recorder(TorchDispatchMode):
-    """Counts the aten calls of a capture, with the lines they come from."""
-
-    def __init__(self, observer: Observer, number: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.observer, self.number, self.calls = observer, number, 0
-        self.reads: dict[int, events.Static] = {}
-        self.makes: dict[int, tuple[weakref.ref[Any], events.Static]] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.calls += 1
-        self.observer.log(events.Call, graph=self.number, name=func._schema.name)
-        kwargs = kwargs or {}
-        for t in tensors_in(args, kwargs):
-            if t.is_cuda and t.layout is torch.strided:
-                start = storage_of(t).data_ptr()
-                if start not in self.reads and start not in self.makes:
-                    self.reads[start] = events.Static.of(t)
-        out = func(*args, **kwargs)
-        for t in flat(out):
-            if t.is_cuda and t.layout is torch.strided:
-                start = storage_of(t).data_ptr()
-                if start not in self.reads:
-                    self.makes[start] = weakref.ref(t), events.Static.of(t)
-        return out
 
 
 class Open:
     """A capture under way."""
 
-    def __init__(self, number: int, mode: Recorder, reserved: int) -> None:
-        self.number, self.mode, self.reserved = number, mode, reserved
+    def __init__(self, number: int, watch: Watch, reserved: int) -> None:
+        self.number, self.watch, self.reserved = number, watch, reserved
 
     @property
     def launched(self) -> int:
-        return self.mode.calls
+        return len(self.watch.calls.log)
 
 
 class Observer:
@@ -87,6 +55,10 @@ class Observer:
         self.timing: Timing | None = None
         self.pools: dict[int, Any] = {}
         """The memory pool of each captured graph."""
+        self.journal: Outline | None = None
+        """Who knows the user's line that runs; without one it is looked for on the stack, call by call."""
+        self.calls: dict[int, Calls] = {}
+        """Of each capture that has ended."""
 
     def log(self, record: type[events.Event], /, **data: Any) -> None:
         self.order += 1
@@ -102,14 +74,18 @@ class Observer:
     def began(self, graph: Any, mode: str, pool_given: bool) -> None:
         number = self.numbers[id(graph)] = next(self._next)
         self.log(events.CaptureBegin, graph=number, mode=mode, pool_given=pool_given)
-        recorder = Recorder(self, number)
-        recorder.__enter__()  # type: ignore[no-untyped-call]
-        self.capture = Open(number, recorder, _reserved())
+        if self.journal is not None:
+            self.journal.begin()
+        watch = Watch(self.journal.stack if self.journal is not None else [])
+        self.capture = Open(number, watch, _reserved())
+        watch.begin()
 
     def ending(self) -> Open | None:
         opened, self.capture = self.capture, None
         if opened is not None:
-            opened.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            opened.watch.end()
+            if self.journal is not None:
+                self.journal.end()
         return opened
 
     def ended(self, opened: Open | None, error: BaseException | None, inflight: BaseException | None) -> None:
@@ -119,15 +95,14 @@ class Observer:
         if cause is not None:
             self.cause(opened.number, cause)
         text = _first(error) if error is not None else _first(cause) if cause is not None else None
-        mode = opened.mode
+        calls = self.calls[opened.number] = opened.watch.calls
         self.log(
             events.CaptureEnd,
             graph=opened.number,
             error=text,
-            calls=mode.calls,
+            calls=len(calls.log),
             pool_bytes=max(_reserved() - opened.reserved, 0),
-            inputs=tuple(mode.reads.values()),
-            outputs=tuple(static for held, static in mode.makes.values() if held() is not None),
+            outputs=calls.outputs(),
         )
 
     def cause(self, number: int, error: BaseException) -> None:
@@ -149,19 +124,28 @@ class Observer:
             through=_through(root.__traceback__),
         )
 
-    def measure(self) -> None:
-        """At the end of the run: what the pools hold, where the allocator still knows them. Until then a capture's
-        pool is as large as what the device gave to it."""
-        sizes: dict[Any, int] = {}
-        try:
-            for segment in torch.cuda.memory_snapshot():
-                pool = tuple(segment.get("segment_pool_id", ()))
-                sizes[pool] = sizes.get(pool, 0) + int(segment["total_size"])
-        except (RuntimeError, AssertionError):
-            return
-        for event in self.events:
-            if isinstance(event, events.CaptureEnd):
-                event.pool_bytes = sizes.get(self.pools.get(event.graph), event.pool_bytes)
+    def finish(self) -> None:
+        """At the end of the run: what was noted becomes events."""
+        if self.capture is not None:
+            self.calls[self.capture.number] = self.capture.watch.calls
+        segments = _segments()
+        graphs = Counter(self.pools.values())
+        run, self.events = self.events, []
+        for event in run:
+            self.events.append(event)
+            if isinstance(event, events.CaptureBegin):
+                calls = self.calls.get(event.graph)
+                for name, at in calls.sites() if calls is not None else ():
+                    if len(self.events) < MAX_EVENTS:
+                        self.events.append(events.Call(order=event.order, at=at, graph=event.graph, name=name))
+            elif isinstance(event, events.CaptureEnd) and event.graph in self.calls:
+                pool = self.pools.get(event.graph)
+                own = segments.get(pool, [])
+                # until here a pool was taken to be as large as what the device gave to it
+                event.pool_bytes = sum(size for _, size in own) or event.pool_bytes
+                # what lies in a pool of the graph's own was made in the capture, by code that torch does not see
+                event.inputs = self.calls[event.graph].inputs(own if graphs[pool] == 1 else [])
+        self.calls.clear()
 
     def replayed(self, graph: Any) -> None:
         number = self.numbers.get(id(graph))
@@ -246,6 +230,10 @@ def _places(trace: TracebackType | None) -> tuple[events.Stack, str]:
     return tuple(reversed(sites)), how
 
 
+#: Files that every call goes through while it is watched.
+_PASSED = ("/torch/_ops.py", "/torch/overrides.py", "/torch/utils/_python_dispatch.py")
+
+
 def _through(trace: TracebackType | None) -> tuple[str, ...]:
     """torch's own functions below the innermost user's line."""
     found: list[str] = []
@@ -253,7 +241,7 @@ def _through(trace: TracebackType | None) -> tuple[str, ...]:
         name = trace.tb_frame.f_code.co_filename.replace("\\", "/")
         if frames.is_user(name):
             found.clear()
-        elif "/torch/" in name and not name.endswith(("/torch/_ops.py", "/torch/utils/_python_dispatch.py")):
+        elif "/torch/" in name and not name.endswith(_PASSED):
             found.append(f"{name.rsplit('/torch/', 1)[1]}:{trace.tb_frame.f_code.co_name}")
         trace = trace.tb_next
     return tuple(found)
@@ -264,6 +252,16 @@ def _first(error: BaseException | None) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def _segments() -> dict[Any, list[tuple[int, int]]]:
+    """Of each memory pool that the allocator still knows, its segments: where they start, and their bytes."""
+    found: dict[Any, list[tuple[int, int]]] = {}
+    with contextlib.suppress(RuntimeError, AssertionError):
+        for segment in torch.cuda.memory_snapshot():
+            pool = tuple(segment.get("segment_pool_id", ()))
+            found.setdefault(pool, []).append((int(segment.get("address", 0)), int(segment["total_size"])))
+    return found
+
+
 def _reserved() -> int:
     try:
         return int(torch.cuda.memory_reserved())
@@ -271,7 +269,7 @@ def _reserved() -> int:
         return 0
 
 
-@contextmanager
+@contextlib.contextmanager
 def observed() -> Iterator[Observer]:
     """Watches the captures of the code inside; `torch.cuda.CUDAGraph` is as before afterwards."""
     observer = Observer()

@@ -17,8 +17,9 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.syntax import Chain, Statement, statement_at
 
 MISSING: Any = object()
-#: Long runs are traced up to here; what comes later is not followed line by line.
-MAX_STEPS = 3_000_000
+#: Long runs are traced up to here; what comes later is not followed line by line. Of that, one function gets a part, so
+#: that a loop that sets something up leaves the rest to what comes after it.
+MAX_STEPS, OF_ONE = 3_000_000, 300_000
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +83,8 @@ class Journal:
         self.stack: list[Activation] = []
         self.numbers = 0
         self.steps = 0
+        self._steps: dict[int, list[Any]] = {}
+        """Of each function, by its code's id: how many steps it made, and the code, so that its id stays its own."""
         self.replays = 0
         self.leaving: frames.Site | None = None
         """The function that has just returned: what dies now dies with its locals."""
@@ -120,6 +123,9 @@ class Journal:
             return None
         if threading.get_ident() != self.thread or self.busy:
             return None
+        made = self._steps.get(id(code))
+        if made is not None and made[0] > OF_ONE:
+            return None
         self.numbers += 1
         activation = Activation(frame, self.numbers, self.stack[-1] if self.stack else None)
         self.stack.append(activation)
@@ -152,6 +158,12 @@ class Journal:
             self.steps += 1
             if self.steps > MAX_STEPS:
                 sys.settrace(None)
+                return None
+            made = self._steps.setdefault(id(frame.f_code), [0, frame.f_code])
+            made[0] += 1
+            if made[0] > OF_ONE:
+                stack.pop()
+                del frame.f_trace
                 return None
             statement = statement_at(frame.f_code.co_filename, frame.f_lineno)
             if statement is not None:
