@@ -2,7 +2,7 @@
 
     python benchmarks/overhead.py [--tokens N] [--json FILE]           the emulator against a plain run on the CPU
     python benchmarks/overhead.py --backend cuda [--size 8b]           a real capture and its replays, observed and not
-    python benchmarks/overhead.py --backend host [--layers N]          the same without a GPU: a graph that records nothing
+    python benchmarks/overhead.py --backend host [--layers N]          the same without a GPU: nothing is recorded
 
 Emulated: the tiny model decodes on the CPU, each step an ordinary call; the same on emulated graphs, everything that
 `graphlint trace` watches included. Compared is CPU time of the decoding (capture and replays), and of a single step.
