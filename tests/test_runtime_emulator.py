@@ -5,6 +5,8 @@ The expectations were measured on an NVIDIA H200, torch 2.11, 2026-11-29.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -394,6 +396,84 @@ def test_compiled_outputs_are_taken_back(device: Machine) -> None:
     a = double(x)
     double(x + 1)
     assert a.tolist() == [4.0] * 4
+
+
+class Reader(threading.Thread):
+    """Reads and makes CUDA tensors beside a capture, in a `run` of its own."""
+
+    def __init__(self, gauge: Any) -> None:
+        super().__init__(daemon=True)
+        self.gauge, self.stopped, self.rounds, self.wrong = gauge, threading.Event(), 0, []
+
+    def run(self) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            while not self.stopped.is_set():
+                self.gauge.cpu()
+                doubled = torch.ones(3).cuda() * 2
+                if not doubled.is_cuda or torch.ones(2).is_cuda or doubled.tolist() != [2.0] * 3:
+                    self.wrong.append(str(doubled))
+                self.rounds += 1
+
+
+def test_threads_beside_a_capture_keep_to_themselves(device: Machine) -> None:
+    net = torch.nn.Linear(4, 4).cuda().requires_grad_(False)
+    x, interval = torch.ones(2, 4, device="cuda"), sys.getswitchinterval()
+    net(x)
+    readers = [Reader(torch.zeros(1, device="cuda")) for _ in range(2)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for reader in readers:
+            reader.start()
+        for turn in range(30):
+            graph, out = capture(lambda: net(x) + 1, capture_error_mode="thread_local")
+            x.fill_(float(turn))
+            graph.replay()
+            assert out.is_cuda and torch.allclose(out, net(x) + 1)
+    finally:
+        sys.setswitchinterval(interval)
+        for reader in readers:
+            reader.stopped.set()
+            reader.join()
+    assert [reader.wrong for reader in readers] == [[], []] and all(reader.rounds for reader in readers)
+    assert not [e for e in device.events if isinstance(e, events.Note) and e.name == "ran-outside"]
+
+
+def test_memory_that_is_given_back_while_memory_is_cut(device: Machine) -> None:
+    arena = device.arena
+    blocks = [arena.allocate(700, 0) for _ in range(4)]
+    arena.may_grow = lambda stream: [arena.release(block) for block in blocks[1:3]]
+    large = arena.allocate(30 << 20, 0)
+    assert [block.used for block in (*blocks, large)] == [True, False, False, True, True]
+    assert arena.allocate(2 * 1024, 0).start == blocks[1].start
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_pool_goes_from_inference_mode_to_others(device: Machine, outside: bool) -> None:
+    pool, net = torch.cuda.graph_pool_handle(), torch.nn.Linear(4, 4).cuda().requires_grad_(False)
+
+    def step(given: Any) -> Any:
+        return torch.relu(net(given)).add_(1)
+
+    with torch.inference_mode():
+        x = torch.zeros(2, 4, device="cuda")
+        step(x)
+    with torch.inference_mode(outside):
+        first, a = capture(lambda: step(x), pool=pool) if outside else inside(step, x, pool)
+    second, b = capture(lambda: a.clone().mul_(2), pool=pool)
+    for value in (1.0, 2.0):
+        with torch.inference_mode():
+            x.fill_(value)
+        first.replay()
+        second.replay()
+        assert torch.allclose(b, 2 * (torch.relu(net(x)) + 1))
+
+
+def inside(step: Callable[[Any], Any], x: Any, pool: Any) -> tuple[Any, Any]:
+    """A capture whose begin and end stand outside of inference mode."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool), torch.inference_mode():
+        out = step(x)
+    return graph, out
 
 
 def test_torch_is_as_before_afterwards() -> None:

@@ -106,6 +106,9 @@ class Arena:
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.may_grow: Callable[[int], None] = lambda stream: None
         """Called before a new segment is asked for: a driver call that a capture may refuse."""
+        self._changing = False
+        self._gone: list[Block] = []
+        """Given back while blocks are being joined or cut: Python may collect garbage at any point of that."""
 
     def contains(self, address: int) -> bool:
         return self.base <= address < self.end
@@ -116,6 +119,15 @@ class Arena:
         Raises:
             OutOfMemory: the device is full.
         """
+        outer, self._changing = self._changing, True
+        try:
+            return self._cut(size, stream, pool)
+        finally:
+            self._changing = outer
+            if not outer:
+                self._settle()
+
+    def _cut(self, size: int, stream: int, pool: PoolId) -> Block:
         rounded = max(ROUND, -(-size // ROUND) * ROUND)
         owner = self.pools[pool]
         small = rounded <= SMALL
@@ -160,6 +172,19 @@ class Arena:
 
     def release(self, block: Block) -> None:
         """Gives a block back; its content stays until somebody writes over it."""
+        self._gone.append(block)
+        if not self._changing:
+            self._settle()
+
+    def _settle(self) -> None:
+        while self._gone:
+            self._changing = True
+            try:
+                self._join(self._gone.pop())
+            finally:
+                self._changing = False
+
+    def _join(self, block: Block) -> None:
         if not block.used:
             return
         block.used = False
@@ -183,6 +208,14 @@ class Arena:
 
     def empty_cache(self) -> None:
         """Returns segments that are wholly free: those of eager memory and of pools that no graph uses any more."""
+        self._changing = True
+        try:
+            self._empty()
+        finally:
+            self._changing = False
+            self._settle()
+
+    def _empty(self) -> None:
         for pool in list(self.pools.values()):
             if pool.id != EAGER and pool.users:
                 continue

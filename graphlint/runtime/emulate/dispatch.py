@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -73,8 +74,7 @@ class DeviceMode(TorchDispatchMode):
         return False  # compiled regions run as the functions they wrap, and importing dynamo takes a second
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        kwargs = kwargs or {}
-        machine = self.machine
+        machine, kwargs = self.machine, kwargs or {}
         given = tensors_in(args, kwargs)
         base, end = machine.arena.base, machine.arena.end
         held: list[Tensor] = []
@@ -84,7 +84,8 @@ class DeviceMode(TorchDispatchMode):
                     held.append(t)
         except (RuntimeError, NotImplementedError):
             return func(*args, **kwargs)
-        target = machine.target
+        here = machine.here
+        target = here.target
         if not held and target is None:
             if (machine.on_host_write or machine.on_host_read) and given:
                 changes = written(func, args, kwargs)
@@ -95,77 +96,87 @@ class DeviceMode(TorchDispatchMode):
             if machine.capture is not None and torch.Tag.nondeterministic_seeded in func.tags:
                 machine.note("host-random", machine.capture.number, call=func._schema.name)
             out = func(*args, **kwargs)
-            if not machine.explicit and (
+            if not here.explicit and (
                 func._schema.name in _FACTORIES if not given else all(machine.is_number(t) for t in given)
             ):
                 for t in flat(out):
                     machine.number(t)
             return out
-        if machine.poisoned and held:
-            self._check_poison(held)
-        if machine.stale and held:
-            self._check_stale(held)
-        name = func._schema.name
-        line = machine.current_stream().line
-        capture = line.capture
-        refusals.check(machine, func, name, args, kwargs, given, held)
-        if name in refusals.READS:
-            machine.flush(line.clock)
-            machine.check()
-            return self._read(func, name, args, kwargs)
-        if target == "cpu" or (name == "aten::copy_" and len(held) < len(given) and given and given[0] is not held[0]):
-            return self._to_host(func, name, args, kwargs, held, line)
-        changes = written(func, args, kwargs)
-        waits = bool(machine.pending) and capture is None and not machine.fake and machine.behind_pending(line)
-        if (
-            waits
-            and len(held) < len(given)
-            and any(not machine.holds(t) and t.dim() > 0 and not machine.is_pinned(t) for t in given)
-        ):
-            machine.flush(line.clock)  # a copy from pageable memory makes the host wait
-            waits = False
-        if capture is not None:
-            for t in held:
-                start = _storage_of(t).data_ptr()
-                if start not in capture.reads and start not in capture.own:
-                    capture.reads[start] = events.Static.of(t)
-        if capture is not None and not machine.fake:
-            for t in changes:
-                if machine.holds(t):
-                    capture.remember(t)
-        saved = None
-        if waits:
-            saved = [(t, bytes(_bytes(t))) for t in changes if machine.holds(t)]
-        func, args, kwargs = rng.prepare(machine, func, name, args, kwargs)
-        fresh: set[int] = set()
-        out = self._do(func, name, args, kwargs, given, fresh)
-        count = machine.counts[line.id] = line.tick()
-        if line.id == 0 and machine.capture is None and torch.is_grad_enabled() and any(t.requires_grad for t in held):
-            sites = machine.forward_sites
-            if len(sites) > 20_000:
-                sites.clear()
-            sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)
-        if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
-            bind_leaves(machine, held)
-        if capture is None and machine.capture is not None and machine.capture.origin is not line and changes:
-            machine.note("ran-outside", machine.capture.number, stream=line.id)
-        if capture is not None:
-            if fresh or changes:
-                capture.calls.append(self._record(func, args, kwargs, out, fresh, line, count))
-            self._log(name, args, kwargs, held, changes, fresh, capture.number, line.id)
-        elif waits and (fresh or changes):
-            machine.pending.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
-            for t, content in saved or ():
-                _restore(t, content)
-        machine.arguments = args
-        made = [t for t in flat(out) if _storage_of(t).data_ptr() in fresh] if fresh else []
-        if capture is not None:
-            for t in made:
-                capture.makes[_storage_of(t).data_ptr()] = events.Static.of(t)
-        for watcher in machine.on_call:
-            watcher(func, name, held, changes, made, line.id)
-        machine.arguments = ()
-        return out
+        with machine.lock:
+            if machine.poisoned and held:
+                self._check_poison(held)
+            if machine.stale and held:
+                self._check_stale(held)
+            name = func._schema.name
+            line = machine.current_stream().line
+            capture = line.capture
+            refusals.check(machine, func, name, args, kwargs, given, held)
+            if name in refusals.READS:
+                machine.flush(line.clock)
+                machine.check()
+                return self._read(func, name, args, kwargs)
+            if target == "cpu" or (
+                name == "aten::copy_" and len(held) < len(given) and given and given[0] is not held[0]
+            ):
+                return self._to_host(func, name, args, kwargs, held, line)
+            changes = written(func, args, kwargs)
+            waits = bool(machine.pending) and capture is None and not machine.fake and machine.behind_pending(line)
+            if (
+                waits
+                and len(held) < len(given)
+                and any(not machine.holds(t) and t.dim() > 0 and not machine.is_pinned(t) for t in given)
+            ):
+                machine.flush(line.clock)  # a copy from pageable memory makes the host wait
+                waits = False
+            if capture is not None:
+                for t in held:
+                    start = _storage_of(t).data_ptr()
+                    if start not in capture.reads and start not in capture.own:
+                        capture.reads[start] = events.Static.of(t)
+            if capture is not None and not machine.fake:
+                for t in changes:
+                    if machine.holds(t):
+                        capture.remember(t)
+            saved = None
+            if waits:
+                saved = [(t, bytes(_bytes(t))) for t in changes if machine.holds(t)]
+            func, args, kwargs = rng.prepare(machine, func, name, args, kwargs)
+            fresh: set[int] = set()
+            out = self._do(func, name, args, kwargs, given, fresh)
+            count = machine.counts[line.id] = line.tick()
+            if (
+                line.id == 0
+                and machine.capture is None
+                and torch.is_grad_enabled()
+                and any(t.requires_grad for t in held)
+            ):
+                sites = machine.forward_sites
+                if len(sites) > 20_000:
+                    sites.clear()
+                sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)
+            if torch._C._current_autograd_node() is None and torch.is_grad_enabled():
+                bind_leaves(machine, held)
+            beside = machine.capture if capture is None and changes else None
+            # another thread's work is none of the capture's
+            if beside is not None and beside.origin is not line and beside.thread == threading.get_ident():
+                machine.note("ran-outside", beside.number, stream=line.id)
+            if capture is not None:
+                if fresh or changes:
+                    capture.calls.append(self._record(func, args, kwargs, out, fresh, line, count))
+                self._log(name, args, kwargs, held, changes, fresh, capture.number, line.id)
+            elif waits and (fresh or changes):
+                machine.pending.append(Recorded(machine, func, args, kwargs, out, fresh, line, count))
+                for t, content in saved or ():
+                    _restore(t, content)
+            here.arguments = args
+            made = [t for t in flat(out) if _storage_of(t).data_ptr() in fresh] if fresh else []
+            if capture is not None:
+                for t in made:
+                    capture.makes[_storage_of(t).data_ptr()] = events.Static.of(t)
+            for watcher in machine.on_call:
+                watcher(func, name, held, changes, made, line.id)
+            here.arguments = ()
+            return out
 
     def _do(self, func: Any, name: str, args: Any, kwargs: dict[str, Any], given: list[Tensor], fresh: set[int]) -> Any:
         """Runs the call; what it makes lies on the device, and `fresh` gets its addresses."""

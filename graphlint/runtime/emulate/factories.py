@@ -69,23 +69,23 @@ def _plain(machine: Machine, raw: Callable[..., Any]) -> Callable[..., Any]:
         device = given if given is not None else default_device()
         pin = kwargs.pop("pin_memory", False)
         if device is None:
-            machine.explicit += 1
+            machine.here.explicit += 1
             try:
                 out = raw(*args, **kwargs)
             finally:
-                machine.explicit -= 1
+                machine.here.explicit -= 1
         elif is_cuda_device(device):
             if given is not None or not any(isinstance(a, torch.Tensor) for a in args):
                 kwargs["device"] = "cpu"
             with machine.towards("cuda"):
                 return raw(*args, **kwargs)
         else:
-            machine.explicit += 1
+            machine.here.explicit += 1
             try:
                 with machine.towards("cpu" if torch.device(device).type == "cpu" else None):
                     out = raw(*args, **kwargs)
             finally:
-                machine.explicit -= 1
+                machine.here.explicit -= 1
         if pin:
             machine.note("pinned-allocation", machine.capture.number if machine.capture else None)
             machine.pin(out)

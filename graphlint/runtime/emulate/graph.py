@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ import torch
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.arena import EAGER, Pool, PoolId
-from graphlint.runtime.emulate.machine import Machine, current, off
+from graphlint.runtime.emulate.machine import Machine, aside, current
 from graphlint.runtime.emulate.streams import Line, Stream, StreamContext, merge
 
 _numbers = itertools.count(1)
@@ -69,7 +71,7 @@ class Capture:
             for line in self.members:
                 line.capture = None
             return
-        with off(), torch.no_grad():
+        with aside():
             for call in self.calls:
                 for _, made in call.made:
                     if made.is_floating_point() or made.is_complex():
@@ -86,6 +88,17 @@ class Capture:
     @property
     def unjoined(self) -> list[Line]:
         return [m for m in self.members if m is not self.origin and m.worked > self.origin.clock.get(m.id, 0)]
+
+
+def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls of other threads wait until the method is done."""
+
+    @functools.wraps(method)
+    def held(self: CUDAGraph, *args: Any, **kwargs: Any) -> Any:
+        with self.machine.lock:
+            return method(self, *args, **kwargs)
+
+    return held
 
 
 class CUDAGraph:
@@ -106,6 +119,7 @@ class CUDAGraph:
         self.generators: list[Any] = []
         machine.graphs.add(self)
 
+    @_alone
     def capture_begin(
         self, pool: Any = None, capture_error_mode: str = "global", check_input_liveness: bool = False
     ) -> None:
@@ -139,6 +153,7 @@ class CUDAGraph:
         machine.capture.graph = self
         machine.capture.frame = id(frames.user_frame())
 
+    @_alone
     def capture_end(self) -> None:
         machine, capture = self.machine, self.machine.capture
         if capture is None or capture.graph is not self:
@@ -173,7 +188,7 @@ class CUDAGraph:
                 watcher(self.number)
             raise texts.cuda_error(error) if error.startswith("CUDA") else RuntimeError(error)
         if not capture.calls:
-            warnings.warn(texts.EMPTY_GRAPH, stacklevel=2)
+            warnings.warn(texts.EMPTY_GRAPH, stacklevel=3)
         self.calls = capture.calls
         self.surveyed = capture.surveyed
         self.clock = dict(capture.origin.clock)
@@ -198,6 +213,7 @@ class CUDAGraph:
         for watcher in self.machine.on_graph:
             watcher(self)
 
+    @_alone
     def replay(self) -> None:
         machine = self.machine
         if machine.capture is not None:
@@ -230,11 +246,12 @@ class CUDAGraph:
             machine.note("illegal-access", self.number)
             return
         outer = machine.version
-        with off(), torch.no_grad():
+        with aside():
             for call in (self.calls or ()) if not machine.fake else ():
                 call.run(machine)
         machine.version = outer
 
+    @_alone
     def reset(self) -> None:
         if self.calls is not None:
             self.machine.note("reset", self.number)

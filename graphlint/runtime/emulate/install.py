@@ -228,14 +228,15 @@ def _apply(device: Machine, patches: Patches) -> None:
         }
 
     patches.set(torch._C, "_group_tensors_by_device_and_dtype", grouped)
-    bootstrap = threading.Thread.run
+    # not `run`, which a program's own threads replace
+    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     @functools.wraps(bootstrap)
-    def run(self: threading.Thread) -> None:
+    def started(self: threading.Thread) -> None:
         with _mode(device):
             bootstrap(self)
 
-    patches.set(threading.Thread, "run", run)
+    patches.set(threading.Thread, "_bootstrap_inner", started)
 
 
 def _mode(device: Machine) -> DeviceMode:

@@ -39,6 +39,19 @@ class TooLarge(BaseException):
     """The program holds more device memory than values are emulated for."""
 
 
+class Here(threading.local):
+    """What belongs to one thread of the program."""
+
+    stream: Stream | None = None
+    """None: the default stream."""
+    target: str | None = None
+    """Where what is made now lies: "cuda", "cpu", or where its inputs lie (None)."""
+    explicit = 0
+    """Python itself called a factory and meant the CPU."""
+    arguments: Any = ()
+    """Of the call that watchers are told of."""
+
+
 class Machine:
     """One emulated GPU. `version` is the torch version whose behaviour is followed."""
 
@@ -47,9 +60,10 @@ class Machine:
         self.arena = Arena()
         self.arena.may_grow = self._may_grow
         self.default = Stream(line=Line(0))
-        self._current = threading.local()
+        self.here = Here()
+        self.lock = threading.RLock()
+        """Held during each call, so that threads of the program meet between calls only, as on a stream."""
         self.capture: Any = None
-        self.target: str | None = None
         self.pending: list[Any] = []
         self.events: list[events.Event] = []
         self.order = 0
@@ -61,8 +75,6 @@ class Machine:
         self.broken: str | None = None
         self.libraries: set[tuple[str, bool]] = set()
         self.pinned: dict[int, weakref.ref[Any]] = {}
-        self.explicit = 0
-        """Python itself called a factory and meant the CPU."""
         self.numbers: dict[int, weakref.ref[Any]] = {}
         self.stream_changes: list[tuple[int, int]] = []
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -85,8 +97,6 @@ class Machine:
         self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
         self.autocasts: list[Any] = []
         """Where the open autocast contexts were made, outermost first."""
-        self.arguments: Any = ()
-        """Of the call that watchers are told of."""
         self.trace_births = True
         self.most: int | None = None
         """Bytes of device memory up to which values are emulated."""
@@ -111,15 +121,14 @@ class Machine:
 
     # ---------------------------------------------------------------- streams
     def current_stream(self) -> Stream:
-        stream: Stream = getattr(self._current, "stream", self.default)
-        return stream
+        return self.here.stream or self.default
 
     def set_stream(self, stream: Stream) -> None:
         if stream.line is not self.current_stream().line:
-            self._current.stream = stream
+            self.here.stream = stream
             self.stream_changes.append((torch._C._autograd._get_sequence_nr(), stream.line.id))
         else:
-            self._current.stream = stream
+            self.here.stream = stream
 
     def entered_stream(self, stream: Stream) -> None:
         if self.capture is not None:
@@ -198,11 +207,12 @@ class Machine:
             return
         rest = []
         waiting, self.pending = self.pending, []
-        for work in waiting:
-            if clock is None or clock.get(work.line.id, 0) >= work.count:
-                work.run(self)
-            else:
-                rest.append(work)
+        with torch.inference_mode():
+            for work in waiting:
+                if clock is None or clock.get(work.line.id, 0) >= work.count:
+                    work.run(self)
+                else:
+                    rest.append(work)
         self.pending = rest + self.pending
 
     # ---------------------------------------------------------------- refusals
@@ -292,13 +302,14 @@ class Machine:
         def gone(_: Any, self: Machine = self) -> None:
             if self.closing or sys.is_finalizing():
                 return
-            self.owners.pop(start, None)
-            for watcher in self.on_free:
-                watcher(block)
-            self.births.pop(start, None)
-            if self.capture is not None and start in self.capture.own:
-                self.capture.held -= block.size
-            self.arena.release(block)
+            with self.lock:
+                self.owners.pop(start, None)
+                for watcher in self.on_free:
+                    watcher(block)
+                self.births.pop(start, None)
+                if self.capture is not None and start in self.capture.own:
+                    self.capture.held -= block.size
+                self.arena.release(block)
 
         self.owners[start] = weakref.ref(storage, gone)
         self.order += 1
@@ -371,12 +382,13 @@ class Machine:
 
     @contextlib.contextmanager
     def towards(self, target: str | None) -> Iterator[None]:
-        """What is made inside lies on `target`: "cuda", "cpu", or where its inputs lie (None)."""
-        outer, self.target = self.target, target
+        """What this thread makes inside lies on `target`: "cuda", "cpu", or where its inputs lie (None)."""
+        here = self.here
+        outer, here.target = here.target, target
         try:
             yield
         finally:
-            self.target = outer
+            here.target = outer
 
 
 def _forget(table: dict[int, Any], key: int, _: object) -> None:
@@ -419,6 +431,14 @@ def current() -> Machine:
     if not _CURRENT:
         raise RuntimeError("no emulated device is installed")
     return _CURRENT[-1]
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """For what the program does not do itself: no dispatch mode sees it, autograd does not follow it, and tensors that
+    were made in inference mode may be changed."""
+    with _disable_current_modes(), torch.inference_mode():
+        yield
 
 
 def off() -> contextlib.AbstractContextManager[Any]:

@@ -191,7 +191,7 @@ def _index(machine: Machine, name: str, args: Any) -> None:
 
 def _copy(machine: Machine, name: str, args: Any, kwargs: dict[str, Any], given: list[Tensor]) -> None:
     source = args[1] if name == "aten::copy_" else args[0]
-    to_device = machine.holds(args[0]) if name == "aten::copy_" else machine.target != "cpu"
+    to_device = machine.holds(args[0]) if name == "aten::copy_" else machine.here.target != "cpu"
     from_device = machine.holds(source)
     if to_device == from_device or source.numel() == 0:
         return
@@ -214,7 +214,7 @@ def _waits_for_copy(machine: Machine, name: str, args: Any, kwargs: dict[str, An
     if name not in ("aten::copy_", "aten::_to_copy"):
         return False
     source = args[1] if name == "aten::copy_" else args[0]
-    to_device = machine.holds(args[0]) if name == "aten::copy_" else machine.target != "cpu"
+    to_device = machine.holds(args[0]) if name == "aten::copy_" else machine.here.target != "cpu"
     if to_device == machine.holds(source) or source.numel() == 0 or machine.is_number(source):
         return False
     return not (kwargs.get("non_blocking") or (name == "aten::copy_" and len(args) > 2 and args[2]))

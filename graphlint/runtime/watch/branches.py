@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from graphlint.runtime import frames
-from graphlint.runtime.emulate.machine import Machine, off
+from graphlint.runtime.emulate.machine import Machine, aside
 from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher
 
 _READS = frozenset({"sync", "dynamic-shape"})
@@ -98,7 +98,7 @@ class Capturing(Watcher):
         ):
             return
         site, inputs, capture = asked
-        with off(), torch.no_grad():
+        with aside():
             result = self.machine.ghost(value).clone()
         key = (f"{activation.frame.f_code.co_filename}:{activation.frame.f_code.co_firstlineno}", inputs)
         if capture is not None and self.machine.capture is capture:
@@ -108,7 +108,7 @@ class Capturing(Watcher):
         if key in self.captured and key in self.eager:
             inside, number = self.captured[key]
             outside = self.eager[key].result
-            with off(), torch.no_grad():
+            with aside():
                 same = inside.result.shape == outside.shape and torch.allclose(
                     inside.result.double(), outside.double(), rtol=1e-2, atol=1e-3, equal_nan=True
                 )
@@ -128,7 +128,7 @@ def _inputs(machine: Machine, activation: Activation) -> int:
             values = [*value.parameters(recurse=False), *value.buffers(recurse=False)]
         for one in values:
             if isinstance(one, torch.Tensor) and machine.holds(one):
-                with off(), torch.no_grad():
+                with aside():
                     plain = machine.ghost(one).contiguous()
                 total = zlib.crc32(ctypes.string_at(plain.data_ptr(), plain.numel() * plain.element_size()), total)
     return total

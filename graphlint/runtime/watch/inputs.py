@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graphlint.runtime import frames
-from graphlint.runtime.emulate.machine import Machine, off
+from graphlint.runtime.emulate.machine import Machine, aside
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Watcher
 
@@ -75,7 +75,7 @@ class Inputs(Watcher):
     def _graph(self, graph: Any) -> None:
         machine = self.machine
         watched = Watched(graph.number, weakref.ref(graph))
-        with off(), torch.no_grad():
+        with aside():
             for call in graph.calls:
                 for ghost in call.sources:
                     storage = ghost.untyped_storage()
@@ -125,8 +125,8 @@ class Inputs(Watcher):
     def _call(self, func: Any, name: str, held: Any, changes: list[Any], fresh: Any, stream: int) -> None:
         if not changes or not self.graphs or self.machine.capture is not None:
             return
-        if name == "aten::copy_" and self.machine.pinned and len(self.machine.arguments) > 1:
-            source = self.machine.arguments[1]
+        if name == "aten::copy_" and self.machine.pinned and len(self.machine.here.arguments) > 1:
+            source = self.machine.here.arguments[1]
             if isinstance(source, torch.Tensor) and self.machine.is_pinned(source):
                 self._watch_host_writes()
         for t in changes:
@@ -141,21 +141,21 @@ class Inputs(Watcher):
                 if known.element != t.element_size():
                     continue
                 mark = torch.zeros(known.count, dtype=torch.bool)
-                with off(), torch.no_grad():
+                with aside():
                     _mark(mark, t)
                     whole = bool(mark.all())
                     known.covered |= mark
                     known.ever |= mark
                 known.dirty = True
                 if name in _FILLS and t.is_floating_point():
-                    with off(), torch.no_grad():
+                    with aside():
                         known.padded |= mark
                         known.padded_rows = known.rows
                 elif known.padded is not None:
-                    with off(), torch.no_grad():
+                    with aside():
                         known.padded &= ~mark
                 if name == "aten::copy_":
-                    given = self.machine.arguments[1] if len(self.machine.arguments) > 1 else None
+                    given = self.machine.here.arguments[1] if len(self.machine.here.arguments) > 1 else None
                     if isinstance(given, torch.Tensor) and site is not None:
                         self._cut(watched, t, given, site)
                         if tuple(given.shape) == tuple(t.shape):
@@ -177,7 +177,7 @@ class Inputs(Watcher):
         if self.machine.fake:
             return
         if given.is_floating_point() and not target.is_floating_point() and given.numel() <= MAX_ELEMENTS:
-            with off(), torch.no_grad():
+            with aside():
                 plain = self.machine.ghost(given) if self.machine.holds(given) else given.detach()
                 fraction = bool((plain != plain.trunc()).any())
             if fraction:
@@ -236,14 +236,14 @@ class Inputs(Watcher):
             if known.dirty and bool(known.padded.any()):
                 self._padding(graph, watched, known)
             if known.dirty:
-                with off(), torch.no_grad():
+                with aside():
                     known.covered.zero_()
                     known.padded.zero_()
             known.dirty, known.partial, known.shrunk = False, None, None
 
     def _partial(self, graph: Any, watched: Watched, known: Input) -> None:
         """Only a part was refreshed: does the rest take part in the result?"""
-        with off(), torch.no_grad():
+        with aside():
             rest = known.read & ~known.covered
             missed = bool((known.covered & ~known.read).any()) and not bool((known.covered & known.read).any())
             stale = bool(rest.any())
@@ -265,7 +265,7 @@ class Inputs(Watcher):
         if watched.tested >= 16 or self.machine.pending or self.machine.fake:
             return
         watched.tested += 1
-        with off(), torch.no_grad():
+        with aside():
             rest = known.padded & known.read
             filled = bool(known.padded.all())
         if not filled and bool(rest.any()) and self._matters(graph, known, rest, 0x3F):
@@ -304,7 +304,7 @@ class Inputs(Watcher):
     def _results(self, graph: Any, known: Input) -> list[bytes]:
         """What the program can see: outputs that are alive (the refreshed rows only, where rows go in and come out)
         and state."""
-        with off(), torch.no_grad():
+        with aside():
             for call in graph.calls:
                 call.run(self.machine)
         found = []

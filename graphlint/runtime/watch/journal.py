@@ -112,8 +112,8 @@ class Journal:
 
     @property
     def current(self) -> Step | None:
-        """The statement that runs now, in the innermost function of the user."""
-        return self.stack[-1].step if self.stack else None
+        """The statement that runs now, in the innermost function of the user; None in other threads than the first."""
+        return self.stack[-1].step if self.stack and threading.get_ident() == self.thread else None
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code

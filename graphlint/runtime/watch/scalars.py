@@ -204,7 +204,7 @@ class Scalars(Watcher):
         step = self.journal.current
         if step is None or step.graph is None:
             return
-        for value in machine.arguments:
+        for value in machine.here.arguments:
             if isinstance(value, torch.Tensor) and value.dim() == 0 and not machine.holds(value):
                 with off():
                     known = (weakref.ref(value), value.item(), step.site)
