@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from torch.overrides import TorchFunctionMode  # noqa: E402
 
-from graphlint.runtime import events, frames, worker  # noqa: E402
+from graphlint.runtime import events, frames, process, session, worker  # noqa: E402
 from graphlint.runtime.cuda import calling  # noqa: E402
 from graphlint.runtime.cuda.calling import Dispatched, Functions, Watch  # noqa: E402
 from graphlint.runtime.emulate.install import emulated  # noqa: E402
@@ -222,3 +222,92 @@ def test_packages_that_pip_put_into_a_folder_are_not_the_users(tmp_path: Path, m
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert frames.is_library(zoo) and not frames.is_user(zoo)
     assert frames.is_user(mine) and not frames.is_library(mine)
+
+
+# ------------------------------------------------------------ what a GPU's run is joined with
+class OnEmulated:
+    """A run on a GPU, in this process and over emulated graphs."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    def result(self, limit: float) -> Result:
+        result = Result()
+        with emulated():
+            with worker.watched_on_gpu() as (observer, journal):
+                worker.run_target(self.spec, result)
+            observer.finish()
+            worker.conclude(observer, journal, result)
+        return result
+
+
+EFFECTS = sorted((Path(__file__).parent.parent / "rules").glob("gl016_*/bad_*.py"))
+
+
+@pytest.mark.parametrize("example", EFFECTS, ids=lambda path: path.stem)
+def test_side_effects_are_confirmed_where_a_gpu_runs(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr(session, "Child", OnEmulated)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    traced = session.trace(Spec(Target(str(example)), backend="cuda", quiet=True), 60)
+    lines = [n for n, line in enumerate(example.read_text().splitlines(), 1) if "# expect: side-effect" in line]
+    confirmed = {f.at.line for f in traced.confirmed if f.rule == "side-effect"}
+    assert set(lines) <= confirmed, (lines, confirmed, traced.first.detail)
+
+
+GROWING = """
+import torch
+from zoo.cache import Cache
+
+class Decoder:
+    def __init__(self):
+        self.x = torch.ones(2, 1, device="cuda")
+        self.cache = Cache(torch.ones(2, 3, device="cuda"))
+
+    def step(self):
+        return self.cache.update(self.x).sum(1)
+
+decoder = Decoder()
+decoder.step()
+decoder.cache = Cache(torch.ones(2, 3, device="cuda"))
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = decoder.step()
+for _ in range(2):
+    graph.replay()
+"""
+
+CACHE = """
+import torch
+
+class Cache:
+    def __init__(self, keys):
+        self.keys = keys
+
+    def update(self, new):
+        self.keys = torch.cat([self.keys, new], dim=1)
+        return self.keys
+"""
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_state_that_other_code_grows_leads_back_to_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    home = tmp_path / "packages"
+    (home / "zoo").mkdir(parents=True)
+    (home / "zoo" / "__init__.py").write_text("")
+    (home / "zoo" / "cache.py").write_text(CACHE)
+    if installed:
+        (home / "zoo-1.0.dist-info").mkdir()
+        (home / "zoo-1.0.dist-info" / "RECORD").write_text("zoo/__init__.py,,\nzoo/cache.py,,\n")
+    path = tmp_path / "program.py"
+    path.write_text(GROWING)
+    monkeypatch.setattr(sys, "path", [str(home), *sys.path])
+    result = process.run(Spec(Target(str(path)), quiet=True), 60)
+    found = {(o["line"], o["weak"]) for o in result.observations if o["rule"] == "side-effect"}
+    spots = {(o["path"], o["line"]) for o in result.observations if o["rule"] == "side-effect"}
+    if installed:  # the user's own line is the place
+        assert (11, False) in found and (str(path), 11) in spots
+    else:
+        assert (str(home / "zoo" / "cache.py"), 9) in spots and (str(path), 11) in spots and (11, True) in found

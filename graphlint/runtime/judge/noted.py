@@ -54,6 +54,9 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
                 memory = event.name == "empty-cache"
                 weak = weak or event.name == "state-warmed"
                 yield Observation(rule, at, evidence, event.at, event.graph, weak=weak, memory=memory)
+                way: Any = data.get("way", ())
+                for line in way:  # a finding may stand at any call that led there
+                    yield Observation(rule, line, evidence, event.at, event.graph, weak=True)
 
 
 @on("replayed-with-other-place")

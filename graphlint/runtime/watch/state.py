@@ -32,6 +32,8 @@ class Written:
     kind: str
     text: str
     augmented: bool
+    way: tuple[frames.Site, ...]
+    """The user's lines inside the capture that led there, innermost first."""
     told: bool = False
 
 
@@ -86,8 +88,9 @@ class State(Watcher):
         self._changed: dict[int, list[EagerWrite]] = {}
         """Of each address, its last changes outside of captures; none once it was set anew."""
         self._memos: list[Activation] = []
-        self._dropped: list[tuple[int, frames.Site | None, str]] = []
-        """Inputs that a model library let go of in a capture: the graph, the user's line, the library's function."""
+        self._dropped: list[tuple[int, frames.Site | None, str, tuple[frames.Site, ...]]] = []
+        """Inputs that a model library let go of in a capture: the graph, the user's line, the library's function, the
+        way to that line."""
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
         machine.on_free.append(self._freed)
@@ -136,7 +139,13 @@ class State(Watcher):
         if block.start in self._reads.get(capture.number, ()):
             sites = frames.user_sites()
             if sites and frames.is_library(sites[0].path):
-                self._dropped.append((capture.number, frames.in_user_code(sites), sites[0].function))
+                way = self._way(capture.number)
+                self._dropped.append((capture.number, frames.in_user_code(sites), sites[0].function, way))
+
+    def _way(self, graph: int) -> tuple[frames.Site, ...]:
+        """The user's lines that run inside a capture, innermost first."""
+        steps = [a.step for a in reversed(self.journal.stack)]
+        return tuple(step.site for step in steps if step is not None and step.graph == graph)
 
     def returned(self, activation: Activation, value: Any) -> None:
         site = activation.data.get("memo")
@@ -256,13 +265,15 @@ class State(Watcher):
         graph = step.graph
         assert graph is not None
         if len(self.written) < 2000:
-            written = Written(graph, step.site, reference, id(owner), name, kind, text, step.statement.augmented)
+            written = Written(
+                graph, step.site, reference, id(owner), name, kind, text, step.statement.augmented, self._way(graph)
+            )
             self.written.append(written)
             lines = self._loaded.get(graph, {}).get((id(owner), name), set()) - {step.line}
             if written.augmented and kind == "host" and lines:
                 written.told = True
                 read = frames.Site(step.path, min(lines), "")
-                self.machine.note("captured-store-read", graph, site=written.at, read=read, text=text, kind=kind)
+                self._tell(written, read)
 
     # ------------------------------------------------------------ reads
     def _read(self, step: Step) -> None:
@@ -279,27 +290,24 @@ class State(Watcher):
                 continue
             if any(self._loads(step, chain, written) for chain in step.statement.loads):
                 written.told = True
-                self.machine.note(
-                    "captured-store-read",
-                    written.graph,
-                    site=written.at,
-                    read=step.site,
-                    text=written.text,
-                    kind=written.kind,
-                )
+                self._tell(written, step.site)
+
+    def _tell(self, written: Written, read: frames.Site | None) -> None:
+        self.machine.note(
+            "captured-store-read",
+            written.graph,
+            site=written.at,
+            read=read,
+            text=written.text,
+            kind=written.kind,
+            way=written.way,
+        )
 
     def _inside_read(self, step: Step, written: Written) -> None:
         """A counter that the captured code itself depends on."""
         if any(self._loads(step, chain, written) for chain in step.statement.loads):
             written.told = True
-            self.machine.note(
-                "captured-store-read",
-                written.graph,
-                site=written.at,
-                read=step.site,
-                text=written.text,
-                kind=written.kind,
-            )
+            self._tell(written, step.site)
 
     def _loads(self, step: Step, chain: Chain, written: Written) -> bool:
         for length in range(1, len(chain.steps) + 1):
@@ -323,9 +331,7 @@ class State(Watcher):
         for written in self.written:
             if written.graph == graph.number and written.kind == "rebound" and not written.told and graph.replays > 0:
                 written.told = True
-                self.machine.note(
-                    "captured-store-read", graph.number, site=written.at, read=None, text=written.text, kind="rebound"
-                )
+                self._tell(written, None)
         if not region.replayed:
             region.replayed = True
             for address in region.inputs & self._changed.keys():
@@ -335,9 +341,9 @@ class State(Watcher):
                         self.machine.log(
                             events.Note, at=change.at, name="state-warmed", graph=graph.number, data={"site": site}
                         )
-        for number, site, function in self._dropped:
+        for number, site, function, way in self._dropped:
             if number == graph.number:
-                self.machine.note("library-state-replaced", number, site=site, function=function)
+                self.machine.note("library-state-replaced", number, site=site, function=function, way=way)
         self._dropped = [entry for entry in self._dropped if entry[0] != graph.number]
         for born in self.born:
             if born.told:
