@@ -170,15 +170,20 @@ class Machine:
         if self.pending:
             self.pending.append(Mark(line))
 
+    def guarded(self) -> bool:
+        """Whether a capture is open that watches the calls of this thread: its own, or one in "global" mode."""
+        capture = self.capture
+        return capture is not None and (capture.mode == "global" or capture.thread == threading.get_ident())
+
     def asked(self, line: Line, how: str) -> None:
         """A query of a stream; a capture allows none."""
-        if self.capture is not None:
+        if self.guarded() or line.capture is not None:
             self.refuse("sync", how, texts.NOT_PERMITTED)
 
     # ---------------------------------------------------------------- waiting and pending work
     def host_waits(self, clock: Clock, how: str, line: Line | None = None) -> None:
         """The host stops until the work in `clock` is done."""
-        if self.capture is not None:
+        if self.guarded() or (line is not None and line.capture is not None):
             self.refuse("sync", how, texts.NOT_PERMITTED)
         self.flush(clock)
         self.check()
@@ -257,7 +262,9 @@ class Machine:
 
     def _may_grow(self, stream: int) -> None:
         capture = self.capture
-        if capture is not None and self.current_stream().line.capture is None and capture.mode != "relaxed":
+        if capture is None or capture.mode == "relaxed" or not self.guarded():
+            return
+        if self.current_stream().line.capture is None:
             self.refuse("stream", "allocation", texts.NOT_PERMITTED)
 
     # ---------------------------------------------------------------- memory
