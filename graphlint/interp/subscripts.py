@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: So many entries of a mapping are looped over one by one.
 ENTRIES = 64
+#: So many modules of a model are looped over one by one.
+MODULES = 64
 
 
 def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Value:
@@ -398,7 +400,9 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
         case Sequence(items=items, rest=None):
             # The parts of a model are told apart: what a loop sets on each is found on each.
             # So are the entries of a mapping: a loop that copies each into its place leaves none out.
-            if len(items) <= (32 if source.kind == "modules" else ENTRIES if _are_entries(items) else 4):
+            if source.kind == "modules":
+                items = _told_apart(items)
+            if len(items) <= (MODULES if source.kind == "modules" else ENTRIES if _are_entries(items) else 4):
                 return list(items), True
             return [*items[:3], items[-1]], True
         case Sequence(items=items, rest=rest) if rest is not None:
@@ -421,6 +425,20 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
         case _:
             hint = getattr(source, "hint", "")
             return [Unknown(hint), Unknown(hint)], False
+
+
+def _told_apart(modules: list[Value]) -> list[Value]:
+    """Of many modules those whose code is read, and two of each kind that a package brings."""
+    if len(modules) <= MODULES // 2:
+        return modules
+    kept: list[Value] = []
+    count: dict[str, int] = {}
+    for module in modules:
+        name = module.external if isinstance(module, Instance) else ""
+        count[name] = count.get(name, 0) + 1
+        if not name or count[name] <= 2:
+            kept.append(module)
+    return kept
 
 
 def _are_entries(items: list[Value]) -> bool:
