@@ -89,9 +89,10 @@ def first_use(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...
     for fact in region.captured:
         name = library(fact)
         if name and name not in warm and (begin.maybe or not fact.maybe) and not _ran_unseen(region, fact):
-            text = getattr(fact, "text", "") or "the captured code"
+            text = getattr(fact, "text", "")
+            what = f"`{text}`" if text else "the captured code"
             message = (
-                f"nothing ran `{text}` before this capture: {name} sets itself up on its first call, "
+                f"nothing ran {what} before this capture: {name} sets itself up on its first call, "
                 "which a capture refuses; run it once before"
             )
             return message, region.way(fact)
