@@ -48,6 +48,11 @@ _PATTERNS = (
 )
 
 
+#: What torch says of the platforms that it was not built for: CUDA graphs are captured with a build for CUDA.
+#: Source: `torch/version.py` of the CUDA wheels.
+ABSENT = frozenset({"torch.version.hip", "torch.version.xpu"})
+
+
 @lru_cache(maxsize=20_000)
 def canonical(name: str) -> str:
     """The one spelling of `name`: `torch.cuda.graphs.graph` -> `torch.cuda.graph`."""
