@@ -28,6 +28,7 @@ from graphlint.interp.objects import (
     Scope,
     SuperValue,
 )
+from graphlint.interp.tape import Activation
 from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS
 from graphlint.lower import tree
 from graphlint.source import Location, SourceError, Span
@@ -47,7 +48,7 @@ from graphlint.value import (
 )
 
 if TYPE_CHECKING:
-    from graphlint.interp.machine import Activation, Machine
+    from graphlint.interp.machine import Machine
 
 MAX_DEPTH = 40
 #: How deep a function that calls itself is followed down a tree of modules.
@@ -268,8 +269,6 @@ def _run(
     span: Span,
     on_yield: Callable[[Value], None] | None,
 ) -> Value:
-    from graphlint.interp.machine import Activation
-
     node = function.node
     module = function.scope.module
     scope = Scope(module, parent=function.scope)

@@ -33,7 +33,8 @@ from graphlint.value import (
 )
 
 if TYPE_CHECKING:
-    from graphlint.interp.machine import Delta, Machine
+    from graphlint.interp.journal import Delta
+    from graphlint.interp.machine import Machine
 
 
 def run_block(m: Machine, body: tuple[tree.Stmt, ...]) -> str:

@@ -1,0 +1,98 @@
+"""What torch itself keeps while a program runs: the default device, the current stream, gradients, switches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphlint.fact import Bind, Context
+from graphlint.interp.journal import Journal
+from graphlint.interp.tape import Tape
+from graphlint.source import Span
+from graphlint.value import Const, Device, Dim, External, Instance, Place, Storage, Tensor, Value
+
+
+class TorchState(Tape, Journal):
+    """Tensors are made here, on the device and in the pool that are current."""
+
+    def __init__(self, budget: int, with_capture: int, default_device: Device) -> None:
+        Tape.__init__(self, budget, with_capture)
+        Journal.__init__(self)
+        self.epoch = 0
+        self.default_device: Device = default_device
+        self.default_stream = Instance(cls=External("torch.cuda.Stream"))
+        self.set_stream: Value | None = None
+        self.capture_streams: dict[int, Instance] = {}
+        self.inductor_cudagraphs = False
+        self.tensor_attrs: dict[int, dict[str, Value]] = {}
+
+    def tensor(
+        self,
+        span: Span | None = None,
+        *,
+        device: Device = "?",
+        shape: tuple[Dim, ...] | None = None,
+        dtype: str | None = None,
+        kind: str = "fresh",
+        **more: Any,
+    ) -> Tensor:
+        """A tensor in new memory, made here and now: by the graph's pool inside a capture."""
+        self.epoch += 1
+        made = self.location(span) if span is not None else None
+        born = self.region if kind not in ("parameter", "unknown") else None
+        pinned = bool(more.pop("pinned", False))
+        storage = Storage(kind=kind, born=born, made=made, epoch=self.epoch, pinned=pinned)
+        return Tensor(storage=storage, device=device, shape=shape, dtype=dtype, **more)
+
+    def set_external(self, target: External, name: str, value: Value, span: Span) -> None:
+        """`torch._inductor.config.triton.cudagraphs = True` and other switches."""
+        full = f"{target.name}.{name}"
+        if full in ("torch._inductor.config.triton.cudagraphs",) and isinstance(value, Const):
+            self.inductor_cudagraphs = bool(value.value)
+        place = Place(0, full, "global")
+        self.emit(Bind, span, place=place, value=value, old=None, owner=target, text=full)
+
+    def current_stream(self) -> Value:
+        """The stream of the innermost stream block, the capture's own inside one, else the default stream."""
+        if self.region is not None and self.region.kind in ("graph", "accelerator-graph"):
+            begin = self.region.begin
+            for context in reversed(self.contexts):
+                if context.order < begin:
+                    break
+                if (found := stream_of(context)) is not None:
+                    return found
+            if self.region.stream is not None and not isinstance(self.region.stream, Const):
+                return self.region.stream
+            return self.capture_streams.setdefault(id(self.region), Instance(cls=External("torch.cuda.Stream")))
+        for context in reversed(self.contexts):
+            if (found := stream_of(context)) is not None:
+                return found
+        return self.set_stream if self.set_stream is not None else self.default_stream
+
+    def grad_of(self, parameter: Tensor) -> Tensor:
+        attrs = self.tensor_attrs.setdefault(parameter.storage.id, {})
+        grad = attrs.get("$grad")
+        if not isinstance(grad, Tensor):
+            grad = self.tensor(device=parameter.device, shape=parameter.shape, dtype=parameter.dtype, kind="grad")
+            attrs["$grad"] = grad
+        return grad
+
+    def clear_grads(self, parameters: list[Tensor]) -> None:
+        for parameter in parameters:
+            self.tensor_attrs.get(parameter.storage.id, {}).pop("$grad", None)
+
+    def fill_grads(self) -> None:
+        """A backward gives parameters a gradient again that had been set to None."""
+        for attrs in self.tensor_attrs.values():
+            held = attrs.get("grad")
+            if isinstance(held, Const) and held.value is None:
+                self.remove(attrs, "grad")
+
+
+def stream_of(context: Context) -> Value | None:
+    """The stream that a block makes current, if it is a stream block."""
+    if context.name in ("torch.cuda.stream", "torch.accelerator.stream", "torch.xpu.stream"):
+        if isinstance(context.value, Instance):
+            return context.value.args[0] if context.value.args else context.value.kwargs.get("stream")
+    elif context.name in ("torch.cuda.Stream", "torch.Stream"):
+        return context.value
+    return None
