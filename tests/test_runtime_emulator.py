@@ -367,6 +367,37 @@ def test_side_streams(device: Machine, fork: bool, join: bool, error: str | None
             capture(work)
 
 
+def test_library_work_on_a_stream_that_did_not_fork_is_only_missing(device: Machine) -> None:
+    x, side, layer = torch.ones(2, 2, device="cuda"), torch.cuda.Stream(), torch.nn.Linear(2, 2).cuda()
+
+    def work() -> Any:
+        with torch.no_grad(), torch.cuda.stream(side):
+            x.copy_(layer(x).relu())
+        return x * 2
+
+    warm(work)
+    capture(work)
+
+
+def test_inference_mode_takes_composites_apart(device: Machine) -> None:
+    x = torch.ones(4, device="cuda")
+    with torch.inference_mode():
+        warm(lambda: int(x.sum()))
+        with pytest.raises(RuntimeError) as caught:
+            capture(lambda: x * int(x.sum()))
+    assert "not permitted when stream is capturing" in str(caught.value.__context__)
+
+
+def test_replay_after_a_capture_in_inference_mode(device: Machine) -> None:
+    x = torch.ones(4, device="cuda")
+    with torch.inference_mode():
+        warm(lambda: x * 2)
+        graph, y = capture(lambda: x * 2)
+    x.fill_(3.0)
+    graph.replay()
+    assert y.tolist() == [6.0] * 4
+
+
 def test_work_behind_a_sleep_waits(device: Machine) -> None:
     host, x = torch.zeros(1).pin_memory(), torch.zeros(1, device="cuda")
     torch.cuda._sleep(50_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -62,6 +63,14 @@ def written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Tensor]:
     return found
 
 
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    """True for an operator that is written in terms of others, which autograd takes apart before it gets here."""
+    has = getattr(func, "has_kernel_for_dispatch_key", None)
+    return has is not None and bool(has(torch._C.DispatchKey.CompositeImplicitAutograd))
+
+
+
 class DeviceMode(TorchDispatchMode):
     """Runs calls on device memory as the GPU would: at once, behind pending work, or into a capture."""
 
@@ -75,6 +84,10 @@ class DeviceMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         machine, kwargs = self.machine, kwargs or {}
+        if torch.is_inference_mode_enabled() and _is_composite(func):
+            # Without autograd nothing has taken it apart yet: `item` is no read, `linear` no product.
+            with self:
+                return func.decompose(*args, **kwargs)
         given = tensors_in(args, kwargs)
         base, end = machine.arena.base, machine.arena.end
         held: list[Tensor] = []
