@@ -82,9 +82,9 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
         case Tensor():
             return dim_value(value, 0)
         case Sequence(items=items, rest=None):
-            return Const(len(items))
+            return Const(len(items), _size(value))
         case Mapping(items=mapping_items, rest=None):
-            return Const(len(mapping_items))
+            return Const(len(mapping_items), _size(value))
         case Const(value=str(string)):
             return Const(len(string))
         case Instance():
@@ -94,8 +94,15 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
             if "$items" in value.attrs:
                 return _len(m, (value.attrs["$items"],), {}, span, text)
         case Sequence() | Mapping():
-            return Host("len", symbol=f"len{value.id}")
+            return Host("len", symbol=f"len{value.id}", inputs=_size(value))
     return Host("len", inputs=origins(value))
+
+
+def _size(container: Sequence | Mapping) -> frozenset[Place]:
+    """Where the length of a container that may grow is read from."""
+    if isinstance(container, Sequence) and container.kind not in ("list", "deque", "set"):
+        return frozenset()
+    return frozenset({Place(container.id, "len", "item")})
 
 
 def _range(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -41,6 +41,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+#: What awaits a job of another thread.
+FUTURES = ("concurrent.futures.Future", "asyncio.Future")
 _PLACED = (Const, Host, Tensor, Unknown, Union)
 #: Values of which one object stands for one object of the program.
 _SAME = (ClassValue, FunctionValue)
@@ -630,7 +632,10 @@ def _starred(m: Machine, node: tree.Starred) -> Value:
 
 
 def _await(m: Machine, node: tree.Await) -> Value:
-    return m.eval(node.value)
+    value = m.eval(node.value)
+    if isinstance(value, Instance) and value.external in FUTURES:
+        return m.call(ExternalMethod(receiver=value, name="result"), (), {}, node.span, "await")
+    return value
 
 
 def _yield(m: Machine, node: tree.Yield) -> Value:

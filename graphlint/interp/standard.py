@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
 from graphlint.interp import attributes, capture, hooks, subscripts, torch_objects, tuples
-from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
+from graphlint.interp.objects import BoundMethod, ClassValue, ExternalMethod, FunctionValue, Partial
 from graphlint.interp.tensors import wanted_device
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 LOG_METHODS = frozenset(["debug", "info", "warning", "error", "critical", "exception", "log", "warn"])
+EVENT_LOOP = "asyncio.AbstractEventLoop"
 _TIMES = frozenset(["time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns", "monotonic_ns"])
 
 
@@ -46,6 +47,10 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
             result = m.instance_of(External("numpy.random.Generator"), span)
         elif rest == "Random":
             result = m.instance_of(External("random.Random"), span)
+        elif rest == "choice" and args:
+            picked = subscripts.elements(m, args[0])
+            if any(isinstance(p, (Instance, Tensor, FunctionValue, BoundMethod)) for p in picked):
+                result = join(*picked)
         m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=result, text=text)
         return result
     if top == "time" or name.startswith("datetime."):
@@ -65,6 +70,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
     if top == "itertools":
         items = [v for a in args for v in subscripts.elements(m, a)]
         return m.sequence("generator", [], join(*items) if items else Unknown())
+    if top == "asyncio" and (awaited := _asyncio(m, rest, args, kwargs, span)) is not None:
+        return awaited
     if name == "types.MethodType" and len(args) == 2 and isinstance(args[0], FunctionValue):
         return BoundMethod(receiver=args[1], function=args[0])
     if name == "types.SimpleNamespace":
@@ -397,6 +404,10 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     ):
         m.emit(Keep, span, container=receiver, value=args[0], how="put", text=f"{kind}.{name}")
         return Const(None)
+    if kind == EVENT_LOOP:
+        if name == "run_in_executor" and len(args) > 1:
+            return _job(m, args[1], args[2:], {}, span)
+        return args[0] if name == "run_until_complete" and args else Unknown(name)
     if kind.startswith("threading.") or kind.startswith("concurrent."):
         return _thread(m, receiver, name, args, kwargs, span)
     if isinstance(receiver.cls, ClassValue) and name == "start" and "threading.Thread" in receiver.cls.external_bases:
@@ -412,6 +423,33 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     return Unknown(f"{name}()")
 
 
+def _job(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span) -> Instance:
+    """A call handed to another thread; whoever asks for its result waits for it."""
+    future = m.instance_of(External("concurrent.futures.Future"), span)
+    future.attrs["$result"] = m.call(function, args, kwargs, span, "submit")
+    return future
+
+
+def _asyncio(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value | None:
+    match name:
+        case "get_running_loop" | "get_event_loop" | "new_event_loop":
+            return m.instance_of(External(EVENT_LOOP), span)
+        case "to_thread" if args:
+            # Nothing runs before it is awaited, so it is a call like another.
+            return m.call(args[0], args[1:], kwargs, span, "to_thread")
+        case "run" | "wait_for" | "shield" | "create_task" | "ensure_future" if args:
+            return args[0]
+        case "gather" | "wait":
+            given = [o for a in args for o in (a.items if isinstance(a, Sequence) else [a])]
+            results: list[Value] = []
+            for value in given:
+                job = isinstance(value, Instance) and "$result" in value.attrs
+                method = ExternalMethod(receiver=value, name="result")
+                results.append(m.call(method, (), {}, span, "gather") if job else value)
+            return m.sequence("list", results)
+    return None
+
+
 def _thread(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
     """What another thread runs is seen as a call made where the thread is started."""
     if name == "start" and receiver.external in ("threading.Thread", "threading.Timer"):
@@ -424,9 +462,7 @@ def _thread(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwarg
             m.call(target, tuple(given.items) if isinstance(given, Sequence) else (), {}, span, "target")
         return Const(None)
     if name == "submit" and args:
-        future = m.instance_of(External("concurrent.futures.Future"), span)
-        future.attrs["$result"] = m.call(args[0], args[1:], kwargs, span, "submit")
-        return future
+        return _job(m, args[0], args[1:], kwargs, span)
     if name == "result" and "$result" in receiver.attrs:
         return receiver.attrs["$result"]
     return Unknown(name)

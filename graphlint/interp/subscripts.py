@@ -12,6 +12,7 @@ from graphlint.knowledge import shapes
 from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
+    CAPTURING,
     Const,
     External,
     Host,
@@ -42,8 +43,9 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
     if isinstance(base, Union):
         found = [get_item(m, o, index, node) for o in base.options if not (isinstance(o, Const) and o.value is None)]
         return join(*found) if found else Unknown()
-    kept = isinstance(base, (Sequence, Mapping)) and base.born is not m.region
-    if m.region is not None and kept and isinstance(index, (Const, Host)) and origins(index):
+    kept = isinstance(base, (Sequence, Mapping)) and (m.region is None or base.born is not m.region)
+    chosen = kept and isinstance(index, (Const, Host)) and bool(origins(index))
+    if chosen and (m.region is not None or CAPTURING in origins(index)):
         m.emit(Pick, node.span, container=base, key=index)
     match base:
         case Tensor():

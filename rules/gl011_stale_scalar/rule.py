@@ -27,6 +27,7 @@ from graphlint.value import (
 )
 
 Key = tuple[int, str]
+_GROWS = ("append", "appendleft", "add", "insert", "extend", "extendleft")
 _MODAL = ("Dropout", "BatchNorm", "InstanceNorm", "RReLU")
 _MODAL_CALLS = ("dropout", "batch_norm", "rrelu", "feature_alpha_dropout")
 
@@ -132,6 +133,10 @@ def _changes(region: Region) -> _Changes:
                             found.places.setdefault((one.id, name), []).append(fact)
             if isinstance(fact.owner, (Sequence, Mapping)):
                 found.containers.setdefault(fact.owner.id, fact)
+        elif isinstance(fact, Keep) and fact.how in _GROWS and places.lives_on(region, fact):
+            for container in options(fact.container):
+                if isinstance(container, (Sequence, Mapping)) and container.born is None:
+                    found.places.setdefault((container.id, "len"), []).append(fact)
         elif isinstance(fact, Return) and places.next_replay(region, fact) is not None:
             for value in options(fact.value):
                 if isinstance(value, Instance) and value.made is not None and not value.external:
@@ -249,7 +254,7 @@ def _changed(
             if (container := items.get(key)) is not None and container in changes.containers:
                 return changes.containers[container]
             continue
-        if place.owner in changes.containers and place.kind == "item":
+        if place.owner in changes.containers and place.kind == "item" and place.name != "len":
             return changes.containers[place.owner]
         if key in changes.places:
             return changes.places[key][0]

@@ -53,6 +53,28 @@ def _manual(region: Region) -> Iterator[Problem]:
                 "and the optimizer skips the parameters"
             )
             yield _problem(region, fact, message)
+        elif fact.region is None and _replaces(region, fact, used) and places.next_replay(region, fact) is not None:
+            message = (
+                "puts a new tensor in the place of a gradient that a graph writes: later replays fill the old one, "
+                "and the optimizer goes on with this; change it in place"
+            )
+            yield _problem(region, fact, message)
+
+
+def _replaces(region: Region, fact: Fact, used: set[Storage]) -> bool:
+    """`p.grad = f(p.grad)`: a new tensor, computed from the gradient that the graph writes."""
+    if not isinstance(fact, Bind) or fact.place.name != "grad" or fact.how != "=" or not isinstance(fact.owner, Tensor):
+        return False
+    value = fact.value
+    if not isinstance(value, Tensor) or value.storage.kind == "grad" or fact.owner.storage not in used:
+        return False
+    made = queries.makers(queries.start_of_call(region, fact))
+    return any(
+        (t.place is not None and t.place.name == "grad") or t.storage.kind == "grad"
+        for step in queries.sources(value, made)[1]
+        for v in queries.operands(step)
+        for t in tensors(v, 1)
+    )
 
 
 def _problem(region: Region, fact: Fact, message: str) -> Problem:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from graphlint import queries
 from graphlint.fact import (
     Bind,
+    Branch,
     CaptureBegin,
     CaptureEnd,
     Enter,
@@ -22,7 +23,7 @@ from graphlint.fact import (
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, Value, options, tensors
+from graphlint.value import Const, Instance, Place, Sequence, Tensor, Unknown, Value, options, origins, tensors
 
 MANUAL = ("graph", "begin-end", "accelerator-graph", "graphed-callables")
 HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook")
@@ -134,11 +135,19 @@ def swallowed(region: Region) -> Iterator[Problem]:
             continue
         handled = [f for f in region.life if fact.began <= f.order < fact.order]
         gives_up = any(map(gives_way, (f for f in handled if f.order > fact.began)))
-        later = [r for r in replays if r.order > fact.order]
+        flags = {f.place for f in region.life if isinstance(f, Bind) and region.end < f.order < fact.began}
+        later = [r for r in replays if r.order > fact.order and not asked_before(region, r, flags)]
         if fact.ended in ("", "return") and not gives_up and later:
             message = "swallows a failed capture: the graph holds nothing, and the current stream is left capturing"
             notes = (Note(region.at, "captured here"), Note(later[0].at, "replayed here all the same"))
             yield Problem(fact.at, message, notes, function=fact.function)
+
+
+def asked_before(region: Region, replay: Replay, flags: set[Place]) -> bool:
+    """True if the call that replays first looks at a flag that only a capture without failure sets."""
+    return any(
+        isinstance(f, Branch) and origins(f.value) & flags for f in queries.start_of_call(region, replay)
+    )  # fmt: skip
 
 
 def gives_way(fact: Fact) -> bool:

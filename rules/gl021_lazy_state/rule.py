@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Instance, Storage, Tensor, Value, tensors
+from graphlint.value import Instance, Storage, Tensor, Value, origins, tensors
 
 #: How many branches of a function are looked back to from an assignment.
 NEAR = 12
@@ -30,10 +31,12 @@ def memos(facts: list[Fact]) -> Iterator[tuple[Branch, Bind]]:
     """First-use assignments: attributes and items bound in the branch that tests them, or their flag."""
     taken: dict[tuple[str, int], list[Branch]] = {}
     named: dict[tuple[tuple[Frame, ...], str], list[Bind]] = {}
+    recent: deque[Branch] = deque(maxlen=2 * NEAR)
     for position, fact in enumerate(facts):
         place = (fact.at.path, len(fact.chain))
         if isinstance(fact, Branch) and fact.body is not None:
             taken.setdefault(place, []).append(fact)
+            recent.append(fact)
         elif isinstance(fact, Bind) and fact.how == "=" and fact.place.kind == "local":
             named.setdefault((fact.chain, fact.text), []).append(fact)
         elif isinstance(fact, Bind) and fact.how == "=" and fact.place.kind in ("attribute", "item"):
@@ -44,6 +47,11 @@ def memos(facts: list[Fact]) -> Iterator[tuple[Branch, Bind]]:
                 if _tests(branch, fact, following) or _second_name(branch, fact, named, following):
                     yield branch, fact
                     break
+            else:
+                near = facts[max(position - NEAR, 0) : position + NEAR]
+                asked = next((b for b in reversed(recent) if _prepares(b, fact, near)), None)
+                if asked is not None:
+                    yield asked, fact
 
 
 def _within(fact: Fact, branch: Branch) -> bool:
@@ -66,6 +74,17 @@ def _tests(branch: Branch, bind: Bind, following: list[Fact]) -> bool:
         return True
     flags = [f.text for f in following if isinstance(f, Bind) and f.place.kind == "attribute" and _within(f, branch)]
     return any(flag and flag in text for flag in flags)
+
+
+def _prepares(branch: Branch, bind: Bind, near: list[Fact]) -> bool:
+    """`if not self.ready: self.prepare()`: the memo is made in a call that also answers the question."""
+    deeper = len(bind.chain) - len(branch.chain)
+    if not 0 < deeper <= 2 or not queries.covers(branch, bind):
+        return False
+    asked = origins(branch.value)
+    return any(
+        isinstance(f, Bind) and f.place in asked and f.order > branch.order and queries.covers(branch, f) for f in near
+    )
 
 
 def _second_name(

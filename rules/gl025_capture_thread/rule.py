@@ -16,7 +16,8 @@ LOADERS = (
     "torch.utils.data.dataloader.DataLoader",
     "torchdata.stateful_dataloader.StatefulDataLoader",
 )
-STARTS = ("threading.Thread.start", "threading.Timer.start", ".submit")
+HANDS_OVER = (".submit", ".run_in_executor")
+STARTS = ("threading.Thread.start", "threading.Timer.start", *HANDS_OVER)
 ENDS = (".join", ".result", ".shutdown", ".exception")
 
 
@@ -101,7 +102,7 @@ def starts(fact: Op) -> bool:
 
 
 def _key(fact: Op) -> int:
-    if fact.name.endswith(".submit"):
+    if fact.name.endswith(HANDS_OVER):
         return fact.result.id if isinstance(fact.result, Instance) else fact.order
     return fact.receiver.id if isinstance(fact.receiver, Instance) else fact.order
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, Branch, Fact, Index, Iterate, Op, Operator, Replay, Return, Write
+from graphlint.fact import Bind, Branch, Fact, Index, Iterate, Op, Operator, Pick, Replay, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -25,12 +25,12 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind == "compile":
         return
     yield from flags_in_maths(region)
-    eager = [f for f in region.life if isinstance(f, Branch) and f.region is None]
+    eager = [f for f in region.life if isinstance(f, (Branch, Pick)) and f.region is None]
     seen: set[object] = set()
     for branch in region.captured:
-        if not isinstance(branch, Branch) or CAPTURING not in origins(branch.value) or branch.at in seen:
+        if not isinstance(branch, (Branch, Pick)) or branch.at in seen or CAPTURING not in origins(asked(branch)):
             continue
-        other = next((f for f in eager if f.at == branch.at and f.taken != branch.taken), None)
+        other = next((f for f in eager if f.at == branch.at and another_way(branch, f)), None)
         if other is None:
             continue
         seen.add(branch.at)
@@ -45,6 +45,17 @@ def check(region: Region) -> Iterator[Problem]:
             )
 
 
+def asked(choice: Branch | Pick) -> Value:
+    """What decides: the test of a branch, the key under which a path is looked up."""
+    return choice.value if isinstance(choice, Branch) else choice.key
+
+
+def another_way(choice: Branch | Pick, other: Branch | Pick) -> bool:
+    if isinstance(choice, Branch):
+        return isinstance(other, Branch) and other.taken != choice.taken
+    return isinstance(other, Pick) and CAPTURING in origins(other.key)
+
+
 def flags_in_maths(region: Region) -> Iterator[Problem]:
     """A value that depends on the capture enters a computation directly: `training=not capturing`."""
     for fact in region.captured:
@@ -55,7 +66,7 @@ def flags_in_maths(region: Region) -> Iterator[Problem]:
             yield Problem(fact.at, message, region.way(fact), function=fact.function)
 
 
-def difference(region: Region, captured: Branch, eager: Branch) -> str:
+def difference(region: Region, captured: Fact, eager: Fact) -> str:
     """How the maths after the two sides differ; empty if it does not, or if both are done in their own way."""
     if any(isinstance(f, Replay) for f in queries.rest_of_call(region, eager)):
         return ""  # the eager side has a graph of its own for the same maths
@@ -76,7 +87,7 @@ def difference(region: Region, captured: Branch, eager: Branch) -> str:
     return ""
 
 
-def work(region: Region, branch: Branch) -> list[Fact]:
+def work(region: Region, branch: Fact) -> list[Fact]:
     """What the call around `branch` computes from there on, as far as it reaches its result or an attribute."""
     facts = list(queries.rest_of_call(region, branch))
     made = queries.makers(facts)
@@ -96,7 +107,7 @@ def work(region: Region, branch: Branch) -> list[Fact]:
     return sorted(found, key=lambda f: f.order)
 
 
-def trips(region: Region, captured: Branch, eager: Branch) -> bool:
+def trips(region: Region, captured: Fact, eager: Fact) -> bool:
     """True if a loop that goes on from its own last result has another known number of rounds on the two sides.
 
     A loop that looks at its number cuts data into parts: how many there are is layout, not maths.

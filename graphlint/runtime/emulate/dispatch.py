@@ -70,7 +70,6 @@ def _is_composite(func: Any) -> bool:
     return has is not None and bool(has(torch._C.DispatchKey.CompositeImplicitAutograd))
 
 
-
 class DeviceMode(TorchDispatchMode):
     """Runs calls on device memory as the GPU would: at once, behind pending work, or into a capture."""
 
