@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Truth
-from graphlint.interp import attributes, evaluate, subscripts
+from graphlint.interp import attributes, evaluate, operators, subscripts
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import dim_value
 from graphlint.lower import tree
@@ -71,7 +71,7 @@ def _convert(m: Machine, name: str, value: Value | None, span: Span, text: str) 
         return Host(value.source, kind, value.read_at, origins(value), value.symbol)
     if name == "bool":
         node = tree.Name(span, text)
-        known = evaluate.truth(m, value, "if", node)
+        known = operators.truth(m, value, "if", node)
         return Host(kind="bool", inputs=origins(value)) if known is None else Const(known)
     return Unknown(value.hint) if isinstance(value, Unknown) else Host(kind=kind, inputs=origins(value))
 
@@ -186,7 +186,7 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
     tensor = next((o for v in values for o in options(v) if isinstance(o, Tensor)), None)
     if tensor is not None:
         node = tree.Name(span, text)
-        return evaluate.binary(m, "+", tensor, Const(0), node)
+        return operators.binary(m, "+", tensor, Const(0), node)
     plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
     if values and len(plain) == len(values) and isinstance(args[0], Sequence) and args[0].rest is None:
         return Const(sum(plain))
@@ -286,7 +286,7 @@ def _filter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Va
     items, _ = subscripts.iterate(m, args[1], tree.Name(span, text))
     for item in items[:2]:
         if not isinstance(args[0], Const):
-            evaluate.truth(m, m.call(args[0], (item,), {}, span, text), "comprehension", tree.Name(span, text))
+            operators.truth(m, m.call(args[0], (item,), {}, span, text), "comprehension", tree.Name(span, text))
     return m.sequence("generator", items, items[-1] if items else None)
 
 
@@ -372,7 +372,7 @@ def _type(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
 def _abs(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     value = args[0] if args else Unknown()
     if isinstance(value, Tensor):
-        return evaluate.binary(m, "+", value, Const(0), tree.Name(span, text))
+        return operators.binary(m, "+", value, Const(0), tree.Name(span, text))
     if isinstance(value, Const) and isinstance(value.value, (int, float)):
         return Const(abs(value.value), origins(value))
     return Host(getattr(value, "source", "other"), inputs=origins(value))

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Branch, Iterate, Keep, Raises, Return, Write
-from graphlint.interp import attributes, contexts, evaluate, subscripts
-from graphlint.interp.evaluate import spelled, truth
+from graphlint.interp import attributes, contexts, operators, subscripts
 from graphlint.interp.functions import class_value, function_value
 from graphlint.interp.narrowing import narrow, only_asks
+from graphlint.interp.operators import truth
+from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
@@ -94,7 +95,7 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
                 m.emit(Keep, node.span, container=old, value=item, how="extend", text=spelled(node.value))
         subscripts.note_container(m, old, node, "extend", value)
         return ""
-    result = evaluate.binary(m, node.op, old, value, node)
+    result = operators.binary(m, node.op, old, value, node)
     if isinstance(result, Const) and isinstance(result.value, (int, float)) and m.in_later_round():
         # A counter in a loop of unknown length: from the second round on its value is not known.
         result = Host("loop", inputs=result.inputs)
@@ -355,7 +356,7 @@ def _match(m: Machine, node: tree.Match) -> str:
     for case in node.cases:
         for pattern in case.values:
             value = m.eval(pattern)
-            compared = evaluate.compare(
+            compared = operators.compare(
                 m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,))
             )
             truth(m, compared, "match", node.subject)

@@ -95,7 +95,7 @@ def _device_test(node: tree.Expr) -> tuple[str, Device] | None:
 
 
 def _decided(m: Machine, node: tree.Expr) -> bool | None:
-    from graphlint.interp.evaluate import truth
+    from graphlint.interp.operators import truth
 
     with m.quiet_reading():
         return truth(m, m.eval(node), "if", node)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Iterate, Keep, Pick, Write
-from graphlint.interp import evaluate
+from graphlint.interp import operators
 from graphlint.interp.objects import ClassValue
+from graphlint.interp.spelling import spelled
 from graphlint.knowledge import shapes
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -87,7 +88,7 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
             return m.at_place(base.items[at], Place(base.id, str(at), "item"))
         return base.rest if base.rest is not None else Unknown()
     if isinstance(index, Tensor):
-        m.emit(HostRead, node.span, op="index", value=index, text=evaluate.spelled(node))
+        m.emit(HostRead, node.span, op="index", value=index, text=spelled(node))
     candidates = [*base.items, *([base.rest] if base.rest is not None else [])]
     return m.at_place(join(*candidates), Place(base.id, "*", "item")) if candidates else Unknown()
 
@@ -182,7 +183,7 @@ def _tensor_item(m: Machine, base: Tensor, index: Value, node: tree.Subscript) -
     shape = _item_shape(base, parts)
     if kinds <= {"view"}:
         result = Tensor(
-            base.storage, base.device, shape, base.dtype, f"[{evaluate.spelled(node.index)}]",
+            base.storage, base.device, shape, base.dtype, f"[{spelled(node.index)}]",
             base.requires_grad, base.grad_graph, base.sure,
         )  # fmt: skip
     else:
@@ -190,9 +191,9 @@ def _tensor_item(m: Machine, base: Tensor, index: Value, node: tree.Subscript) -
             node.span, device=base.device, shape=None if "mask" in kinds else shape, dtype=base.dtype, sure=base.sure,
             requires_grad=base.requires_grad, grad_graph=base.grad_graph or base.requires_grad,
         )  # fmt: skip
-    fact = m.emit(Index, node.span, base=base, index=index, result=result, text=evaluate.spelled(node))
+    fact = m.emit(Index, node.span, base=base, index=index, result=result, text=spelled(node))
     m.reads(fact, base, *parts)
-    evaluate.note_output(m, result, fact)
+    operators.note_output(m, result, fact)
     return result
 
 
@@ -263,7 +264,7 @@ def set_item_of(m: Machine, target: tree.Subscript, value: Value, span: Span, au
 def set_item(
     m: Machine, base: Value, index: Value, value: Value, target: tree.Subscript, span: Span, augmented: bool = False
 ) -> None:
-    text = evaluate.spelled(target)
+    text = spelled(target)
     match base:
         case Tensor():
             if augmented and all(index_kind(p) == "view" for p in _indices(index)):
@@ -317,7 +318,7 @@ def note_container(
 
 
 def delete_item(m: Machine, container: Value, key: Value, node: tree.Subscript) -> None:
-    text = evaluate.spelled(node)
+    text = spelled(node)
     if isinstance(container, Mapping):
         key = as_key(key)
         name = key.value if isinstance(key, Const) and key.value.__hash__ is not None else None

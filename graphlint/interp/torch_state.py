@@ -7,6 +7,7 @@ from typing import Any
 from graphlint.fact import Bind, Context
 from graphlint.interp.journal import Journal
 from graphlint.interp.tape import Tape
+from graphlint.queries import STREAM_BLOCKS, stream_of
 from graphlint.source import Span
 from graphlint.value import Const, Device, Dim, External, Instance, Place, Storage, Tensor, Value
 
@@ -58,13 +59,13 @@ class TorchState(Tape, Journal):
             for context in reversed(self.contexts):
                 if context.order < begin:
                     break
-                if (found := stream_of(context)) is not None:
+                if (found := _made_current(context)) is not None:
                     return found
             if self.region.stream is not None and not isinstance(self.region.stream, Const):
                 return self.region.stream
             return self.capture_streams.setdefault(id(self.region), Instance(cls=External("torch.cuda.Stream")))
         for context in reversed(self.contexts):
-            if (found := stream_of(context)) is not None:
+            if (found := _made_current(context)) is not None:
                 return found
         return self.set_stream if self.set_stream is not None else self.default_stream
 
@@ -88,11 +89,5 @@ class TorchState(Tape, Journal):
                 self.remove(attrs, "grad")
 
 
-def stream_of(context: Context) -> Value | None:
-    """The stream that a block makes current, if it is a stream block."""
-    if context.name in ("torch.cuda.stream", "torch.accelerator.stream", "torch.xpu.stream"):
-        if isinstance(context.value, Instance):
-            return context.value.args[0] if context.value.args else context.value.kwargs.get("stream")
-    elif context.name in ("torch.cuda.Stream", "torch.Stream"):
-        return context.value
-    return None
+def _made_current(block: Context) -> Value | None:
+    return stream_of(block) if block.name in STREAM_BLOCKS else None
