@@ -311,3 +311,13 @@ def test_state_that_other_code_grows_leads_back_to_the_call(
         assert (11, False) in found and (str(path), 11) in spots
     else:
         assert (str(home / "zoo" / "cache.py"), 9) in spots and (str(path), 11) in spots and (11, True) in found
+
+
+def test_what_raises_no_error_is_not_refuted_where_the_emulated_run_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr(session, "Child", OnEmulated)
+    monkeypatch.setattr(session, "run", lambda spec, limit: Result(outcome="error", detail="RuntimeError: no room"))
+    example = next(path for path in EFFECTS if path.stem == "bad_append")
+    traced = session.trace(Spec(Target(str(example)), backend="cuda", quiet=True), 60)
+    verdicts = {f.verdict: f.evidence for f in traced.findings if f.rule == "side-effect"}
+    assert set(verdicts) == {"not-reached"} and "no room" in verdicts["not-reached"]

@@ -84,8 +84,12 @@ def collect(
             executed.setdefault(path, set()).update(lines)
     replayed = any(region["replays"] for result in results for region in result.regions)
     rules = {**registry.by_name}
+    blind = None
+    if spec.backend == "cuda" and not any(region["replays"] for result in results[1:] for region in result.regions):
+        blind = "faults that raise no error are seen emulated, and that run got to no replay"
+        blind += f": {results[1].detail or results[1].outcome}" if len(results) > 1 else ""
     findings = without_suppressed(
-        join(static.findings, static.suppressed, seen, executed, rules, replayed), registry, static.findings
+        join(static.findings, static.suppressed, seen, executed, rules, replayed, blind), registry, static.findings
     )
     traced = Traced(spec, first, findings, static, registry)
     traced.files = tuple(sorted(executed))

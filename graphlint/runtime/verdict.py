@@ -11,6 +11,7 @@ from typing import Any
 from graphlint.finding import Finding, Note, Severity
 from graphlint.registry import ToolRule
 from graphlint.rule import Rule
+from graphlint.runtime.judge.refused import LOUD
 from graphlint.runtime.syntax import statement_at
 from graphlint.source import Location, Span
 
@@ -57,10 +58,12 @@ def join(
     executed: Mapping[str, Iterable[int]],
     rules: Mapping[str, Rule | ToolRule],
     captured: bool,
+    blind: str | None = None,
 ) -> list[Finding]:
     """All findings with their verdicts, in order of place.
 
     executed: lines of each file that ran inside a capture. captured: whether any capture succeeded and was replayed.
+    blind: why faults that raise no error could not be seen, None if they could.
     """
     ran = {real(path): set(lines) for path, lines in executed.items()}
     silent = {(f.rule, spot) for f in suppressed for spot in _spots(f)}
@@ -73,16 +76,15 @@ def join(
             met.update(proofs)
             found.append(replace(finding, verdict="confirmed", evidence=proofs[0].evidence))
         elif any(line in ran.get(path, ()) for path, line in _own(finding)):
-            if captured:
+            if captured and (blind is None or finding.rule in LOUD):
                 found.append(
                     replace(
                         finding, verdict="refuted", evidence="the line ran inside a capture and did no harm in this run"
                     )
                 )
             else:
-                found.append(
-                    replace(finding, verdict="not-reached", evidence="the line ran, but no capture got to a replay")
-                )
+                why = blind if captured and blind is not None else "no capture got to a replay"
+                found.append(replace(finding, verdict="not-reached", evidence=f"the line ran, but {why}"))
         else:
             found.append(
                 replace(finding, verdict="not-reached", evidence="the line did not run inside a capture in this run")

@@ -14,6 +14,8 @@ _ALWAYS = {
     "optimizer": "optimizer-in-capture",
 }
 _MISUSE = {"recapture", "replay", "graph-freed", "nested"}
+#: Rules whose faults make a capture fail, so that one that succeeds refutes them.
+LOUD = frozenset({*_ALWAYS.values(), "host-sync", "tensor-control-flow", "missing-warmup", "capture-thread"})
 
 
 def rule_of(refusal: events.Refusal) -> str | None:
