@@ -84,8 +84,6 @@ class Observer:
         opened, self.capture = self.capture, None
         if opened is not None:
             opened.watch.end()
-            if self.journal is not None:
-                self.journal.end()
         return opened
 
     def ended(self, opened: Open | None, error: BaseException | None, inflight: BaseException | None) -> None:

@@ -15,7 +15,7 @@ _ALWAYS = {
 }
 _MISUSE = {"recapture", "replay", "graph-freed", "nested"}
 #: Rules whose faults make a capture fail, so that one that succeeds refutes them.
-LOUD = frozenset({*_ALWAYS.values(), "host-sync", "tensor-control-flow", "missing-warmup", "capture-thread"})
+LOUD = frozenset({"dynamic-shape-op", "host-copy", "host-sync", "tensor-control-flow", "capture-thread"})
 
 
 def rule_of(refusal: events.Refusal) -> str | None:
