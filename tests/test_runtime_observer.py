@@ -321,3 +321,10 @@ def test_what_raises_no_error_is_not_refuted_where_the_emulated_run_failed(monke
     traced = session.trace(Spec(Target(str(example)), backend="cuda", quiet=True), 60)
     verdicts = {f.verdict: f.evidence for f in traced.findings if f.rule == "side-effect"}
     assert set(verdicts) == {"not-reached"} and "no room" in verdicts["not-reached"]
+
+
+def test_only_the_package_torch_is_torch() -> None:
+    model = "/opt/torch/lib/python3.12/site-packages/model_zoo/layers.py"
+    assert frames.is_library(model) and frames.torch_file(model) == ""
+    assert frames.torch_file(torch.nn.functional.__file__) == "nn/functional.py"
+    assert not frames.is_library(torch.nn.functional.__file__)

@@ -6,6 +6,7 @@ package's: one in site-packages, or in another folder of `sys.path` that pip ins
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from functools import lru_cache
@@ -13,9 +14,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+import torch
+
 _HERE = str(Path(__file__).resolve().parent)
 #: What lies outside these frames is graphlint's own start of the program.
 _OUTERMOST = (str(Path(_HERE) / "target.py"), str(Path(_HERE) / "worker.py"))
+_TORCH = str(Path(torch.__file__).parent) + os.sep
 _STDLIB = tuple({p for key in ("stdlib", "platstdlib") if (p := sysconfig.get_paths().get(key))})
 
 
@@ -60,6 +64,12 @@ def is_user(filename: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def torch_file(filename: str) -> str:
+    """The path of a file inside the package `torch`, "" if it is none of torch's: any folder may have that name."""
+    return filename[len(_TORCH) :].replace("\\", "/") if filename.startswith(_TORCH) else ""
+
+
+@lru_cache(maxsize=4096)
 def is_own(filename: str) -> bool:
     """graphlint's own code."""
     return filename.startswith(_HERE)
@@ -71,7 +81,7 @@ def is_library(filename: str) -> bool:
     parts = filename.replace("\\", "/")
     return (
         _is_installed(filename)
-        and "/torch/" not in parts
+        and not torch_file(filename)
         and "/_pytest/" not in parts
         and "/pluggy/" not in parts
         and not filename.startswith(_HERE)
@@ -144,10 +154,10 @@ def torch_files(limit: int = 12) -> tuple[str, ...]:
     found: list[str] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(found) < limit:
-        name = frame.f_code.co_filename.replace("\\", "/")
         if is_user(frame.f_code.co_filename):
             break
-        if "/torch/" in name:
-            found.append(f"{name.rsplit('/torch/', 1)[1]}:{frame.f_code.co_name}")
+        name = torch_file(frame.f_code.co_filename)
+        if name:
+            found.append(f"{name}:{frame.f_code.co_name}")
         frame = frame.f_back
     return tuple(found)

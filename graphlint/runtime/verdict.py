@@ -11,12 +11,13 @@ from typing import Any
 from graphlint.finding import Finding, Note, Severity
 from graphlint.registry import ToolRule
 from graphlint.rule import Rule
-from graphlint.runtime.judge.refused import LOUD
 from graphlint.runtime.syntax import statement_at
 from graphlint.source import Location, Span
 
 #: How far a finding may reach, and how many of its steps count as its places.
 REACH, STEPS = 15, 6
+#: Rules whose faults make a capture fail, so that one that succeeds refutes them.
+LOUD = frozenset({"dynamic-shape-op", "host-copy", "host-sync", "tensor-control-flow", "capture-thread"})
 Spot = tuple[str, int]
 
 

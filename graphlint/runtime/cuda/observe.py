@@ -229,18 +229,19 @@ def _places(trace: TracebackType | None) -> tuple[events.Stack, str]:
 
 
 #: Files that every call goes through while it is watched.
-_PASSED = ("/torch/_ops.py", "/torch/overrides.py", "/torch/utils/_python_dispatch.py")
+_PASSED = ("_ops.py", "overrides.py", "utils/_python_dispatch.py")
 
 
 def _through(trace: TracebackType | None) -> tuple[str, ...]:
     """torch's own functions below the innermost user's line."""
     found: list[str] = []
     while trace is not None:
-        name = trace.tb_frame.f_code.co_filename.replace("\\", "/")
-        if frames.is_user(name):
+        path = trace.tb_frame.f_code.co_filename
+        name = frames.torch_file(path)
+        if frames.is_user(path):
             found.clear()
-        elif "/torch/" in name and not name.endswith(_PASSED):
-            found.append(f"{name.rsplit('/torch/', 1)[1]}:{trace.tb_frame.f_code.co_name}")
+        elif name and name not in _PASSED:
+            found.append(f"{name}:{trace.tb_frame.f_code.co_name}")
         trace = trace.tb_next
     return tuple(found)
 

@@ -14,8 +14,6 @@ _ALWAYS = {
     "optimizer": "optimizer-in-capture",
 }
 _MISUSE = {"recapture", "replay", "graph-freed", "nested"}
-#: Rules whose faults make a capture fail, so that one that succeeds refutes them.
-LOUD = frozenset({"dynamic-shape-op", "host-copy", "host-sync", "tensor-control-flow", "capture-thread"})
 
 
 def rule_of(refusal: events.Refusal) -> str | None:
