@@ -328,3 +328,27 @@ def test_only_the_package_torch_is_torch() -> None:
     assert frames.is_library(model) and frames.torch_file(model) == ""
     assert frames.torch_file(torch.nn.functional.__file__) == "nn/functional.py"
     assert not frames.is_library(torch.nn.functional.__file__)
+
+
+LEFT_OPEN = """
+import torch
+
+x, stream, graph = torch.ones(2, device="cuda"), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+try:
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        assert (x > 0).all()
+        graph.capture_end()
+except RuntimeError:
+    print("refused")
+"""
+
+
+def test_a_capture_that_an_error_leaves_open_has_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr(session, "Child", OnEmulated)
+    path = tmp_path / "program.py"
+    path.write_text(LEFT_OPEN)
+    traced = session.trace(Spec(Target(str(path)), backend="cuda", quiet=True), 60)
+    found = [(f.rule, f.at.line) for f in traced.findings if f.verdict == "confirmed"]
+    assert ("tensor-control-flow", 8) in found and found.count(("capture-misuse", 7)) == 1

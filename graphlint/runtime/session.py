@@ -108,8 +108,8 @@ def _preload(spec: Spec) -> None:
 
 def _seen(spec: Spec, results: Sequence[Result]) -> Iterator[Seen]:
     """What the runs showed. Where a GPU ran, it has the last word on what a capture refuses: an emulated refusal counts
-    only if the GPU's capture failed, too."""
-    failed = any(region["error"] is not None for region in results[0].regions) or results[0].refused
+    only if a capture of the GPU's failed, or was left open, too."""
+    failed = results[0].refused or not all(region["captured"] for region in results[0].regions)
     for result in results:
         for data in result.observations:
             one = Seen.of(data)

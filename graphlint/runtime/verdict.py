@@ -91,7 +91,9 @@ def join(
                 replace(finding, verdict="not-reached", evidence="the line did not run inside a capture in this run")
             )
     for one in seen:
-        if one not in met and not one.weak and (one.rule, (one.path, one.line)) not in silent:
+        place = one.rule, (one.path, one.line)
+        if one not in met and not one.weak and place not in silent:
+            silent.add(place)  # the same may be seen in several runs
             found.append(_finding(one, rules))
     return sorted(found, key=lambda f: (f.at.path, f.at.span, f.code))
 
