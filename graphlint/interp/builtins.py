@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Truth
-from graphlint.interp import attributes, evaluate, operators, subscripts
+from graphlint.interp import attributes, evaluate, iteration, operators, subscripts
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import dim_value
 from graphlint.lower import tree
@@ -131,7 +131,7 @@ def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
                 fact = m.emit(Truth, span, op=op, value=args[0], text=f"{op}(...)")
                 m.reads(fact, args[0])
                 return Host("read", "bool", m.location(span)) if op in ("any", "all") else args[0]
-            values = subscripts.elements(m, args[0])
+            values = iteration.elements(m, args[0])
             if isinstance(args[0], Sequence) and args[0].rest is not None:
                 values = [*values, args[0].rest]
         key = kwargs.get("key")
@@ -182,7 +182,7 @@ def _sorted(values: list[Value], kwargs: Kwargs) -> list[Value]:
 
 
 def _sum(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    values = subscripts.elements(m, args[0]) if args else []
+    values = iteration.elements(m, args[0]) if args else []
     tensor = next((o for v in values for o in options(v) if isinstance(o, Tensor)), None)
     if tensor is not None:
         node = tree.Name(span, text)
@@ -214,17 +214,17 @@ def _collection(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value
             return m.sequence(kind, [])
         value = args[0]
         if isinstance(value, Sequence) and value.kind == "range":
-            items, exact = subscripts.iterate(m, value, tree.Name(span, text))
+            items, exact = iteration.iterate(m, value, tree.Name(span, text))
             return m.sequence(kind, items if exact else [], None if exact else items[-1] if items else None)
         if isinstance(value, Tensor):
-            row = subscripts.elements(m, value)[0]
+            row = iteration.elements(m, value)[0]
             return m.sequence(kind, [], row)
         if isinstance(value, Sequence):
             return m.sequence(kind, list(value.items), value.rest)
         if isinstance(value, Mapping):
             keys: list[Value] = [subscripts.of_key(k) for k in value.items]
             return m.sequence(kind, keys, Host("loop", kind="") if value.rest is not None else None)
-        items, exact = subscripts.iterate(m, value, tree.Name(span, text))
+        items, exact = iteration.iterate(m, value, tree.Name(span, text))
         return m.sequence(kind, [], items[-1] if items else Unknown())
 
     return handler
@@ -236,7 +236,7 @@ def _dict(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
         result.items = {**args[0].items, **result.items}
         result.rest = args[0].rest
     elif args:
-        for item in subscripts.elements(m, args[0]):
+        for item in iteration.elements(m, args[0]):
             if isinstance(item, Sequence) and len(item.items) == 2:
                 key, value = item.items
                 if isinstance(key, Const) and key.value.__hash__ is not None:
@@ -251,7 +251,7 @@ def _dict(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
 
 
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    items, exact = subscripts.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
+    items, exact = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
     pairs: list[Value] = [
         m.sequence("tuple", [Const(i) if exact or i == 0 else Host("loop"), item]) for i, item in enumerate(items)
     ]
@@ -261,7 +261,7 @@ def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) ->
 
 
 def _zip(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    columns = [subscripts.iterate(m, a, tree.Name(span, text)) for a in args]
+    columns = [iteration.iterate(m, a, tree.Name(span, text)) for a in args]
     if not columns:
         return m.sequence("generator", [])
     exact = all(c[1] for c in columns)
@@ -275,7 +275,7 @@ def _zip(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
 def _map(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if len(args) < 2:
         return Unknown()
-    items, exact = subscripts.iterate(m, args[1], tree.Name(span, text))
+    items, exact = iteration.iterate(m, args[1], tree.Name(span, text))
     results = [m.call(args[0], (i,), {}, span, text) for i in items[:3]]
     return m.sequence("generator", results, None if exact else (results[-1] if results else None))
 
@@ -283,7 +283,7 @@ def _map(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
 def _filter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if len(args) < 2:
         return Unknown()
-    items, _ = subscripts.iterate(m, args[1], tree.Name(span, text))
+    items, _ = iteration.iterate(m, args[1], tree.Name(span, text))
     for item in items[:2]:
         if not isinstance(args[0], Const):
             operators.truth(m, m.call(args[0], (item,), {}, span, text), "comprehension", tree.Name(span, text))
@@ -298,7 +298,7 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> 
 
 def _next(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     m.emit(Op, span, name="builtins.next", args=args, text="next")
-    items, _ = subscripts.iterate(m, args[0], tree.Name(span, text)) if args else ([Unknown()], True)
+    items, _ = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([Unknown()], True)
     default = [args[1]] if len(args) > 1 and not (items and not isinstance(items[0], Unknown)) else []
     return join(*items, *default) if items or default else Unknown()
 

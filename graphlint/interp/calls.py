@@ -6,19 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import (
-    Bind,
-    CaptureBegin,
-    Context,
     Enter,
-    Fact,
     Frame,
-    Keep,
-    Op,
-    Replay,
     Unfollowed,
-    Write,
 )
-from graphlint.interp import capture, contexts, effort, externals, hooks, making, torch_objects, tuples
+from graphlint.interp import contexts, effort, externals, hooks, layers, making, repeats, torch_objects
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -36,11 +28,7 @@ from graphlint.value import (
     CAPTURING,
     Const,
     External,
-    Host,
     Instance,
-    Mapping,
-    Sequence,
-    Tensor,
     Union,
     Unknown,
     Value,
@@ -53,8 +41,6 @@ if TYPE_CHECKING:
 MAX_DEPTH = 40
 #: How deep a function that calls itself is followed down a tree of modules.
 DEEPEST_TREE = 7
-#: Calls cheaper than this many ticks are run again rather than remembered.
-WORTH_KEEPING = 150
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 
@@ -69,7 +55,7 @@ def call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, te
         case BoundMethod(receiver=receiver, function=inner):
             return call_function(m, inner, (receiver, *args), kwargs, span)
         case ClassValue():
-            return instantiate(m, function, args, kwargs, span)
+            return making.instantiate(m, function, args, kwargs, span)
         case Partial(function=inner_value, args=first, kwargs=more):
             return call(m, inner_value, (*first, *args), {**more, **kwargs}, span, text)
         case ExternalMethod(receiver=receiver, name=name):
@@ -147,15 +133,15 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     recursion = sum(1 for a in m.stack if a.function is not None and a.function.node is node)
     if len(m.stack) > MAX_DEPTH or (recursion >= 2 and not _descends(m, node, args, recursion)):
         return Unknown(function.name)
-    key = _signature(m, function, args, kwargs)
+    key = repeats.signature(m, function, args, kwargs)
     if key is not None and key in m.memo:
         m.reach(function, function.scope.module)
         return m.memo[key]
     if function.memo and (id(node), len(args)) in m.cached_calls and not args:
         return m.cached_calls[(id(node), 0)]
-    outside = _pure_key(m, function, args, kwargs)
+    outside = repeats.pure_key(m, function, args, kwargs)
     if outside is not None and outside in m.pure:
-        return _renewed(m, m.pure[outside], span)
+        return repeats.renewed(m, m.pure[outside], span)
     start, ticks = len(m.life), m.ticks
     otherwise: Value = Unknown(function.name)
     result = effort.spend(m, function, args, lambda: _run(m, function, args, kwargs, span, None), otherwise)
@@ -165,7 +151,7 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
         return result
     if key is not None:
         m.memo[key] = result
-    elif outside is not None and m.ticks - ticks >= WORTH_KEEPING and m.region is None and _is_pure(m.life[start:]):
+    elif outside is not None and repeats.worth_keeping(m, ticks, start):
         m.pure[outside] = result
     if function.memo and not args:
         m.cached_calls[(id(node), 0)] = result
@@ -180,85 +166,6 @@ def _descends(m: Machine, node: tree.Function | tree.Lambda, args: Args, recursi
     above = (a.scope.variables for a in m.stack if a.function is not None and a.function.node is node)
     passed = [variables.get(p.name) for variables in above for p in node.params]
     return not given & {v.id for v in passed if isinstance(v, Instance)}
-
-
-def _signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
-    """Inside a capture a call with the same kinds of arguments does the same work: it is run once."""
-    if m.region is None or isinstance(function.node, tree.Lambda):
-        return None
-    parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
-    return (
-        id(m.region),
-        id(function.node),
-        id(function.scope) if function.scope.parent else 0,
-        parts,
-        m.conditions > 0,
-    )
-
-
-def _pure_key(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
-    """Outside a capture a call that changes nothing is run once for each kind of arguments."""
-    if m.region is not None or isinstance(function.node, tree.Lambda) or function.context_manager:
-        return None
-    parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
-    around = tuple(c.name for c in m.contexts)
-    return (id(function.node), id(function.scope) if function.scope.parent else 0, parts, around, m.inner_epoch)
-
-
-def _is_pure(facts: list[Fact]) -> bool:
-    """True if nothing that outlives the call was changed and no torch object was driven."""
-    for fact in facts:
-        match fact:
-            case Bind(owner=None, place=place) if place.kind == "local":
-                continue
-            case Bind() | Write() | Keep() | CaptureBegin() | Replay() | Context():
-                return False
-            case Op(receiver=Instance() as receiver) if not receiver.external.startswith("torch.nn."):
-                return False
-            case Op(name=name) if name.endswith((".backward", "manual_seed", "synchronize", ".call")):
-                return False
-    return True
-
-
-def _renewed(m: Machine, value: Value, span: Span) -> Value:
-    """What a call that is not run again hands back: new memory where the first one made new memory."""
-    if isinstance(value, Tensor) and value.storage.kind == "fresh" and value.view is None:
-        return m.tensor(
-            span, device=value.device, shape=value.shape, dtype=value.dtype, requires_grad=value.requires_grad,
-            grad_graph=value.grad_graph, sure=value.sure,
-        )  # fmt: skip
-    if isinstance(value, Sequence) and value.kind == "tuple":
-        return m.sequence(value.kind, [_renewed(m, i, span) for i in value.items], value.rest)
-    return value
-
-
-def _kind(value: Value) -> object:
-    match value:
-        case Tensor():
-            own = value.storage.id if value.storage.born is None else 0
-            return ("T", value.device, value.dtype, value.shape, own)
-        case Const():
-            try:
-                hash(value.value)
-            except TypeError:
-                return "const"
-            return ("C", type(value.value).__name__, value.value)
-        case Host():
-            return ("H", value.source, value.symbol)
-        case Unknown():
-            return "?"
-        case Instance() | Mapping():
-            return ("I", value.id)
-        case Sequence():
-            return ("S", value.kind, tuple(_kind(i) for i in value.items[:6]))
-        case External():
-            return ("E", value.name)
-        case BoundMethod():
-            return ("B", id(value.function.node), _kind(value.receiver))
-        case FunctionValue():
-            return ("F", id(value.node), value.scope.id)
-        case _:
-            return id(value)
 
 
 def _run(
@@ -381,87 +288,6 @@ def _missing(m: Machine, function: FunctionValue, param: tree.Param, unknown_res
 # --------------------------------------------------------------------------------------------------- classes
 
 
-def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: Span) -> Value:
-    m.names.load(m, cls)
-    if any(b.startswith("enum.") for b in cls.external_bases):
-        return Host(kind="enum")
-    if len(m.stack) > MAX_DEPTH:
-        return Unknown(cls.name)
-    instance = m.instance_of(cls, span)
-    instance.args, instance.kwargs = args, kwargs
-    found = m.names.class_attribute(m, cls, "__init__")
-    if _has_generated_init(cls):
-        _fields(m, cls, instance, args, kwargs, span)
-    elif found is not None and isinstance(found[0], FunctionValue):
-        left_early = True
-        try:
-            left_early = isinstance(call_function(m, found[0], (instance, *args), kwargs, span), Unknown)
-        finally:
-            if left_early:
-                m.unfinished[instance.id] = (found[0], args, kwargs, span)
-    elif cls.dataclass or "typing.NamedTuple" in cls.external_bases:
-        _fields(m, cls, instance, args, kwargs, span)
-        if "typing.NamedTuple" in cls.external_bases:
-            tuples.itemise(m, instance)
-    elif (named := tuples.base_of(cls)) is not None:
-        tuples.fill(m, instance, named, args, kwargs)
-    elif any(b in ("builtins.dict", "collections.OrderedDict", "collections.UserDict") for b in cls.external_bases):
-        instance.attrs["$items"] = m.mapping()
-    elif "builtins.list" in cls.external_bases:
-        instance.attrs["$items"] = m.sequence("list", list(args))
-    elif m.names.is_module_class(m, cls):
-        torch_objects.initialise(m, instance, args, kwargs, span)
-    capture.note_instance(m, instance, span)
-    return instance
-
-
-def _has_generated_init(cls: ClassValue) -> bool:
-    """True if the `__init__` of `cls` is the one that `@dataclass` writes, for it or a class that it derives from."""
-    for ancestor in cls.mro:
-        if "__init__" in ancestor.attrs:
-            return False
-        if ancestor.generates_init:
-            return True
-    return False
-
-
-def _fields(m: Machine, cls: ClassValue, instance: Instance, args: Args, kwargs: Kwargs, span: Span) -> None:
-    """What a dataclass's generated `__init__` does."""
-    position = 0
-    for ancestor in reversed(cls.mro):
-        for statement in ancestor.node.body:
-            if not (isinstance(statement, tree.AnnAssign) and isinstance(statement.target, tree.Name)):
-                continue
-            name = statement.target.id
-            if position < len(args):
-                value: Value = args[position]
-            elif name in kwargs:
-                value = kwargs[name]
-            elif statement.value is not None and "*" not in kwargs:
-                with m.quiet():
-                    value = _field_default(m, ancestor.scope, statement.value)
-            else:
-                value = m.names.annotated(m, statement.annotation, ancestor.scope) or m.hinted(name)
-            instance.attrs[name] = value
-            position += 1
-    after = m.names.class_attribute(m, cls, "__post_init__")
-    if after is not None and isinstance(after[0], FunctionValue):
-        call_function(m, after[0], (instance,), {}, span)
-
-
-def _field_default(m: Machine, scope: Scope, node: tree.Expr) -> Value:
-    if isinstance(node, tree.Call) and isinstance(node.func, (tree.Name, tree.Attribute)):
-        name = node.func.id if isinstance(node.func, tree.Name) else node.func.name
-        if name in ("field", "ib", "attrib"):
-            for arg in node.args:
-                if arg.keyword == "default_factory":
-                    return m.call(m.eval_in(scope, arg.value), (), {}, node.span, "default_factory")
-                if arg.keyword in ("default", "factory"):
-                    return m.eval_in(scope, arg.value)
-            return Unknown()
-    return m.eval_in(scope, node)
-
-
 def _call_instance(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if "$hooks" in instance.attrs:
         return hooks.around(m, instance, args, kwargs, span, lambda a: _call_object(m, instance, a, kwargs, span, text))
@@ -479,11 +305,11 @@ def _call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, spa
             if method is not None:
                 return m.call(method, args, kwargs, span, text)
         if "$items" in instance.attrs and "torch.nn.Sequential" in instance.cls.external_bases:
-            return externals.run_sequential(m, instance.attrs["$items"], args, span)
+            return layers.run_sequential(m, instance.attrs["$items"], args, span)
         if instance.cls.external_bases:
-            return externals.call_base(m, instance, args, kwargs, span, text)
+            return layers.call_base(m, instance, args, kwargs, span, text)
         return _unknown_call(m, Unknown(text), args, kwargs, span, text)
-    return externals.call_object(m, instance, args, kwargs, span, text)
+    return layers.call_object(m, instance, args, kwargs, span, text)
 
 
 def is_callable(value: Value) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Keep
-from graphlint.interp import subscripts
+from graphlint.interp import iteration, subscripts
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -60,7 +60,7 @@ def call_sequence(
         m.emit(Keep, span, container=receiver, value=value, how=name, text=text)
         return Const(None)
     if name in ("extend", "update", "extendleft", "union", "__iadd__") and first is not None:
-        items = subscripts.elements(m, first)
+        items = iteration.elements(m, first)
         if name == "union":
             return m.sequence(receiver.kind, [*receiver.items, *items], receiver.rest)
         for item in items:
@@ -70,7 +70,7 @@ def call_sequence(
         m.emit(Keep, span, container=receiver, value=first, how="extend", text=text)
         return Const(None)
     if name in ("pop", "popleft", "get", "get_nowait"):
-        items = subscripts.elements(m, receiver)
+        items = iteration.elements(m, receiver)
         if receiver.items and receiver.rest is None and not m.loops:
             at = (
                 first.value
@@ -84,7 +84,7 @@ def call_sequence(
         m.emit(Bind, span, place=place, value=None, old=item, owner=receiver, how="pop", text=text)
         return item
     if name in ("clear", "remove", "discard"):
-        old = join(*subscripts.elements(m, receiver)) if subscripts.elements(m, receiver) else None
+        old = join(*iteration.elements(m, receiver)) if iteration.elements(m, receiver) else None
         if name == "clear":
             receiver.items.clear()
             receiver.rest = None
@@ -106,7 +106,7 @@ def call_sequence(
     if name in ("index", "count", "qsize"):
         return Host("len")
     if name == "__next__":
-        items = subscripts.elements(m, receiver)
+        items = iteration.elements(m, receiver)
         return join(*items) if items else Unknown()
     return Unknown(name)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Keep
-from graphlint.interp import attributes, subscripts
+from graphlint.interp import attributes, iteration, subscripts
 from graphlint.interp.objects import ExternalMethod, FunctionValue, Scope
 from graphlint.interp.operators import binary, compare, truth, unary
 from graphlint.interp.spelling import spelled
@@ -112,14 +112,14 @@ def arguments(m: Machine, nodes: tuple[tree.Arg, ...]) -> tuple[tuple[Value, ...
     for arg in nodes:
         value = m.eval(arg.value)
         if arg.star == "*":
-            items = subscripts.elements(m, value)
+            items = iteration.elements(m, value)
             if isinstance(value, (Sequence, Mapping)) and (not isinstance(value, Sequence) or value.rest is None):
                 args += items
             else:
                 args += items if isinstance(value, Sequence) else []
                 kwargs["*"] = value
         elif arg.star == "**":
-            value = subscripts.either_mapping(m, value)
+            value = iteration.either_mapping(m, value)
             if isinstance(value, Mapping):
                 kwargs |= {k: v for k, v in value.items.items() if isinstance(k, str)}
                 if value.rest is not None:
@@ -139,7 +139,7 @@ def _items(m: Machine, nodes: tuple[tree.Expr, ...], kind: str) -> Value:
     for node in nodes:
         if isinstance(node, tree.Starred):
             value = m.eval(node.value)
-            items += subscripts.elements(m, value)
+            items += iteration.elements(m, value)
             if not isinstance(value, Sequence) or value.rest is not None:
                 rest = Unknown()
         else:
@@ -163,7 +163,7 @@ def _dict(m: Machine, node: tree.DictExpr) -> Value:
     result = m.mapping()
     for key_node, value_node in node.items:
         if key_node is None:
-            value = subscripts.either_mapping(m, m.eval(value_node))
+            value = iteration.either_mapping(m, m.eval(value_node))
             if isinstance(value, Mapping):
                 result.items |= value.items
                 result.rest = value.rest if result.rest is None else result.rest
@@ -225,7 +225,7 @@ def _compare(m: Machine, node: tree.Compare) -> Value:
 def _ifexp(m: Machine, node: tree.IfExp) -> Value:
     test = m.eval(node.test)
     known = truth(m, test, "ternary", node.test)
-    from graphlint.interp.execute import note_branch
+    from graphlint.interp.flow import note_branch
     from graphlint.interp.narrowing import narrowed
 
     if known is not None:
@@ -282,7 +282,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
         return
     clause = node.clauses[depth]
     source = m.eval(clause.iter)
-    items, exact = subscripts.iterate(m, source, clause.iter)
+    items, exact = iteration.iterate(m, source, clause.iter)
     items = m.rounds(items, exact)
     m.loop_ids += 1
     loop = m.loop_ids
@@ -305,7 +305,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
     finally:
         m.loops = saved
     if (
-        (not exact or filtered or subscripts.shortened(source, items))
+        (not exact or filtered or iteration.shortened(source, items))
         and isinstance(result, Sequence)
         and result.items
         and result.rest is None
@@ -329,7 +329,7 @@ def _yield(m: Machine, node: tree.Yield) -> Value:
     value = m.eval(node.value) if node.value is not None else Const(None)
     activation = m.stack[-1]
     if node.many:
-        activation.yields += subscripts.elements(m, value)
+        activation.yields += iteration.elements(m, value)
         return Unknown()
     if activation.on_yield is not None:
         activation.on_yield(value)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphlint.fact import Branch, Iterate, Keep, Raises, Return, Write
-from graphlint.interp import attributes, contexts, operators, subscripts
+from graphlint.fact import Keep, Raises, Return, Write
+from graphlint.interp import attributes, contexts, flow, iteration, operators, subscripts
 from graphlint.interp.functions import class_value, function_value
 from graphlint.interp.narrowing import narrow, only_asks
 from graphlint.interp.operators import truth
@@ -34,7 +34,6 @@ from graphlint.value import (
 )
 
 if TYPE_CHECKING:
-    from graphlint.interp.journal import Delta
     from graphlint.interp.machine import Machine
 
 
@@ -89,7 +88,7 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
             subscripts.set_item_of(m, node.target, tensor, node.span, augmented=True)
         return ""
     if isinstance(old, Sequence) and node.op == "+":
-        for item in subscripts.elements(m, value):
+        for item in iteration.elements(m, value):
             m.append(old, item)
             if isinstance(item, Tensor):
                 m.emit(Keep, node.span, container=old, value=item, how="extend", text=spelled(node.value))
@@ -260,7 +259,7 @@ def _unpack(m: Machine, targets: tuple[tree.Expr, ...], value: Value, span: Span
                 assign(m, target, join(*(s.items[index] for s in sequences)), span, how)
             return
         value = next((o for o in value.options if isinstance(o, (Sequence, Tensor))), value.options[0])
-    items = subscripts.unpacked(m, value, len(targets), any(isinstance(t, tree.Starred) for t in targets))
+    items = iteration.unpacked(m, value, len(targets), any(isinstance(t, tree.Starred) for t in targets))
     star = next((i for i, t in enumerate(targets) if isinstance(t, tree.Starred)), None)
     if star is not None:
         after = len(targets) - star - 1
@@ -268,167 +267,6 @@ def _unpack(m: Machine, targets: tuple[tree.Expr, ...], value: Value, span: Span
         items = [*items[:star], m.sequence("list", middle), *(items[len(items) - after :] if after else [])]
     for index, target in enumerate(targets):
         assign(m, target, items[index] if index < len(items) else Unknown(), span, how)
-
-
-# -------------------------------------------------------------------------------------------------- branches
-
-
-def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
-    """Runs every arm from the present state and joins their effects; how the whole ends."""
-    deltas: list[Delta] = []
-    returned: list[Delta] = []
-    ends: list[str] = []
-    m.journalling += 1
-    m.conditions += 1
-    captures = m.region, list(m.region_stack)
-    after = captures
-    try:
-        for arm in arms:
-            mark = len(m.journal)
-            # An arm that ends a capture and leaves does not end it for the others.
-            m.region, m.region_stack = captures[0], list(captures[1])
-            end = arm()
-            if end not in ("return", "raise"):
-                after = m.region, m.region_stack
-            delta = m.rollback(mark)
-            ends.append(end)
-            if end == "return":
-                returned.append(delta)
-            elif end != "raise":
-                deltas.append(delta)
-    finally:
-        m.conditions -= 1
-        m.journalling -= 1
-        if not m.journalling:
-            m.journal.clear()
-    m.region, m.region_stack = after
-    if deltas:
-        m.merge(deltas)
-        m.stack[-1].deltas += returned
-        falling = [e for e in ends if e not in ("return", "raise")]
-        return falling[0] if len(set(falling)) == 1 else ""
-    if returned:
-        m.merge(returned)
-        return "return"
-    return "raise"
-
-
-def note_branch(m: Machine, node: tree.Expr, test: Value, taken: bool, body: tuple[tree.Stmt, ...] | tree.Expr) -> None:
-    first, last = (body[0], body[-1]) if isinstance(body, tuple) and body else (body, body)
-    extent = None
-    if not isinstance(first, tuple) and not isinstance(last, tuple):
-        end = _end(last)
-        extent = Span(first.span.line, first.span.column, end.end_line, end.end_column)
-    m.emit(Branch, node.span, taken=taken, value=test, text=spelled(node), body=extent)
-
-
-def _end(node: tree.Node) -> Span:
-    """The span of the last line of a statement: a block's own span is its header."""
-    for part in ("final", "orelse", "body"):
-        inner = getattr(node, part, None)
-        if isinstance(inner, tuple) and inner:
-            return _end(inner[-1])
-    return node.span
-
-
-def _if(m: Machine, node: tree.If) -> str:
-    test = m.eval(node.test)
-    known = truth(m, test, "if", node.test)
-    if known is not None:
-        note_branch(m, node.test, test, known, node.body if known else node.orelse)
-        return m.run(node.body if known else node.orelse)
-
-    def arm(taken: bool) -> Callable[[], str]:
-        def go() -> str:
-            narrow(m, node.test, taken)
-            note_branch(m, node.test, test, taken, node.body if taken else node.orelse)
-            return m.run(node.body if taken else node.orelse)
-
-        return go
-
-    return branch(m, [arm(True), arm(False)])
-
-
-def _match(m: Machine, node: tree.Match) -> str:
-    subject = m.eval(node.subject)
-    arms: list[Callable[[], str]] = []
-    sure = False
-    for case in node.cases:
-        for pattern in case.values:
-            value = m.eval(pattern)
-            compared = operators.compare(
-                m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,))
-            )
-            truth(m, compared, "match", node.subject)
-        if any(isinstance(o, Tensor) for o in options(subject)) and case.values:
-            pass
-
-        def go(case: tree.Case = case) -> str:
-            for name in case.names:
-                assign(m, tree.Name(case.span, name), subject if case.irrefutable else Unknown(name), case.span)
-            if case.guard is not None:
-                truth(m, m.eval(case.guard), "if", case.guard)
-            return m.run(case.body)
-
-        arms.append(go)
-        sure = sure or (case.irrefutable and case.guard is None)
-    if not sure:
-        arms.append(lambda: "")
-    return branch(m, arms)
-
-
-def _for(m: Machine, node: tree.For) -> str:
-    source = m.eval(node.iter)
-    items, exact = subscripts.iterate(m, source, node.iter)
-    items = m.rounds(items, exact)
-    if not items:
-        return m.run(node.orelse)
-    m.emit(Iterate, node.span, value=source)
-    m.loop_ids += 1
-    loop, saved = m.loop_ids, m.loops
-    end = ""
-    if not exact:
-        m.inexact.add(loop)
-        if not saved and m.region is None and len(items) == 2:
-            # Once more: what the second round captured, the third replays.
-            items = [*items, items[-1]]
-    try:
-        for index, item in enumerate(items):
-            m.loops = (*saved, (loop, min(index, 1)))
-            assign(m, node.target, item, node.target.span, "for")
-            end = m.run(node.body)
-            if end in ("return", "raise"):
-                # Unknown length: the loop may also have ended before.
-                return end if exact and index == 0 else ""
-            if end == "break":
-                break
-    finally:
-        m.loops = saved
-    return "" if end == "break" else m.run(node.orelse)
-
-
-def _while(m: Machine, node: tree.While) -> str:
-    m.loop_ids += 1
-    loop, saved = m.loop_ids, m.loops
-    end = ""
-    m.inexact.add(loop)
-    try:
-        for index in range(3 if not saved and m.region is None else 2):
-            m.loops = (*saved, (loop, min(index, 1)))
-            test = m.eval(node.test)
-            known = truth(m, test, "while", node.test)
-            note_branch(m, node.test, test, known is not False, node.body if known is not False else ())
-            if known is False:
-                break
-            may_end: list[Callable[[], str]] = [lambda: m.run(node.body), lambda: ""]
-            end = branch(m, may_end) if known is None else m.run(node.body)
-            if end in ("return", "raise"):
-                return end
-            if end == "break":
-                break
-    finally:
-        m.loops = saved
-    return "" if end == "break" else m.run(node.orelse)
 
 
 # ------------------------------------------------------------------------------------------------ with, try
@@ -485,7 +323,7 @@ def _try(m: Machine, node: tree.Try) -> str:
             arms.append(go)
         if end == "raise":
             arms = arms[1:]
-        end = branch(m, arms)
+        end = flow.branch(m, arms)
     elif not end:
         end = m.run(node.orelse)
     m.finals += 1
@@ -508,5 +346,6 @@ _HANDLERS: dict[type, Callable[[Machine, Any], str]] = {
     tree.Return: _return, tree.Raise: _raise, tree.Assert: _assert, tree.Delete: _delete, tree.Pass: _pass,
     tree.Break: _break, tree.Continue: _continue, tree.Global: _global, tree.Nonlocal: _nonlocal,
     tree.Import: _import, tree.ImportFrom: _import_from, tree.Function: _function, tree.Class: _class,
-    tree.If: _if, tree.Match: _match, tree.For: _for, tree.While: _while, tree.With: _with, tree.Try: _try,
+    tree.If: flow.if_, tree.Match: flow.match_, tree.For: flow.for_, tree.While: flow.while_,
+    tree.With: _with, tree.Try: _try,
 }  # fmt: skip

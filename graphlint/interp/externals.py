@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Unfollowed, Write
-from graphlint.interp import builtins, capture, containers, contexts, standard, torch_objects, tuples
+from graphlint.interp import builtins, capture, containers, contexts, standard, torch_modules, torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
 from graphlint.knowledge import results
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
-_CONTEXT_CLASSES = {
+CONTEXT_CLASSES = {
     "torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast", "torch.set_grad_enabled",
     "torch.device", "torch.cuda.stream", "torch.cuda.device", "torch.profiler.record_function", "torch.cuda.nvtx.range",
     "torch.accelerator.stream", "contextlib.nullcontext", "contextlib.suppress", *contexts.EXIT_STACKS,
@@ -109,7 +109,7 @@ def _torch(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: 
     special = _special(m, name, last, args, kwargs, span)
     if special is not None:
         return special
-    if name in _CONTEXT_CLASSES or name.endswith(".graph"):
+    if name in CONTEXT_CLASSES or name.endswith(".graph"):
         return _instance(m, name, args, kwargs, span)
     if last[:1].isupper() and not name.startswith(("torch.Tensor.", "torch.ops.")):
         if name.startswith("torch.Tensor") or last.endswith("Tensor"):
@@ -183,7 +183,7 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
         case "torch.inference_mode" | "torch.no_grad" | "torch.enable_grad" if args and isinstance(
             args[0], FunctionValue
         ):
-            return _wrapped(m, args[0], _instance(m, name, (), {}, span))
+            return wrapped(m, args[0], _instance(m, name, (), {}, span))
     if name in GRAPH_CLASSES:
         graph = _instance(m, name, args, kwargs, span)
         m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=graph)
@@ -207,7 +207,7 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
     return None
 
 
-def _wrapped(m: Machine, function: FunctionValue, context: Value) -> Value:
+def wrapped(m: Machine, function: FunctionValue, context: Value) -> Value:
     return FunctionValue(
         node=function.node, scope=function.scope, owner=function.owner, binding=function.binding,
         wraps=(context, *function.wraps), context_manager=function.context_manager, opaque=function.opaque,
@@ -341,12 +341,12 @@ def _object_method(
         ):
             return call_method(m, inner, name, args, kwargs, span, text)
     if torch_objects.is_module(m, receiver):
-        return standard.module_method(m, receiver, name, args, clean, span, text)
+        return torch_modules.module_method(m, receiver, name, args, clean, span, text)
     if kind in GRAPH_CLASSES:
         return _graph_method(m, receiver, name, args, clean, span, text)
     if kind in contexts.EXIT_STACKS and name == "enter_context" and args:
         return standard.enter_context(m, args[0], span)
-    if name == "__enter__" and (kind in _CONTEXT_CLASSES or capture.is_capture_manager(m, receiver)):
+    if name == "__enter__" and (kind in CONTEXT_CLASSES or capture.is_capture_manager(m, receiver)):
         return standard.enter_context(m, receiver, span)
     if name == "__exit__" and capture.is_capture_manager(m, receiver):
         return capture.leave(m, span)
@@ -398,83 +398,6 @@ def _graph_method(m: Machine, graph: Instance, name: str, args: Args, kwargs: Kw
         text=f"{text}()",
     )
     return result
-
-
-def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    """Calling an object of torch: a layer, a compiled or graphed function, a decorator."""
-    kind = instance.external
-    if kind == "torch.compile":
-        return capture.call_compiled(m, instance, args, kwargs, span, text)
-    if kind == "graphed-callable":
-        return capture.call_graphed(m, instance, args, kwargs, span)
-    if capture.is_wrapper(m, kind):
-        return capture.call_wrapper(m, instance, args, kwargs, span)
-    if tuples.is_class(instance):
-        return tuples.make(m, instance, args, kwargs, span)
-    if "forward" in instance.attrs:
-        return m.call(instance.attrs["forward"], args, kwargs, span, text)
-    if kind == "torch.nn.Sequential":
-        return run_sequential(m, instance.attrs["$items"], args, span)
-    if args and isinstance(args[0], (FunctionValue, BoundMethod)) and not kind.startswith("torch.nn."):
-        # A decorator, or a context manager used as one.
-        function = args[0]
-        return (
-            _wrapped(m, function, instance)
-            if kind in _CONTEXT_CLASSES and isinstance(function, FunctionValue)
-            else function
-        )
-    return _layer(m, instance, args, kwargs, span, text)
-
-
-def own_forward(m: Machine, module: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    """The `forward` that a layer of torch has by its class, whatever was put in its place since."""
-    if torch_objects.layer_of(module) == "torch.nn.Sequential":
-        return run_sequential(m, module.attrs.get("$items", Unknown()), args, span)
-    return _layer(m, module, args, kwargs, span, text)
-
-
-def call_base(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    """An object of a class that was read, whose call is inherited from a class that was not."""
-    return _layer(m, instance, args, kwargs, span, text)
-
-
-def _layer(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    clean = {k: v for k, v in kwargs.items() if k != "*"}
-    given = results.first_tensors([*args, *clean.values()])
-    own = torch_objects.own_tensors(instance)
-    name = instance.external or (instance.cls.external_bases[0] if isinstance(instance.cls, ClassValue) else "")
-    last = name.rpartition(".")[2]
-    if not name.startswith("torch."):
-        fact = m.emit(Op, span, name=f"{name}.__call__", args=args, kwargs=clean, receiver=instance, text=text)
-        m.reads(fact, *args, *clean.values())
-        m.unfollowed(span, f"{text}(...)")
-        return Unknown(f"{text}()")
-    device = results.joint_device(given + own if given and given[0].device == "?" else given or own)
-    tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in [*given, *own])
-    shape = torch_objects.forward_shape(last, instance, given[0]) if given else None
-    dtype = own[0].dtype if own and own[0].dtype else given[0].dtype if given and last not in ("Embedding",) else None
-    result: Value = m.tensor(span, device=device, shape=shape, dtype=dtype, grad_graph=tracked)
-    if last in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
-        state = m.tensor(span, device=device, grad_graph=tracked)
-        hidden: Value = m.sequence("tuple", [state, state]) if last == "LSTM" else state
-        result = m.sequence("tuple", [result, hidden])
-    fact = m.emit(
-        Op, span, name=f"{name}.forward", args=args, kwargs=clean, receiver=instance, result=result, text=f"{text}()"
-    )
-    m.reads(fact, *args, *clean.values(), *own)
-    note(m, result, fact)
-    return result
-
-
-def run_sequential(m: Machine, items: Value, args: Args, span: Span) -> Value:
-    """Each layer is given what the one before gave."""
-    value: Value = args[0] if args else Unknown()
-    if not isinstance(items, Sequence):
-        return m.tensor(span)
-    for layer in [*items.items, *([items.rest] if items.rest is not None else [])]:
-        result = m.call(layer, (value,), {}, span, "layer")
-        value = result if not isinstance(result, Unknown) else m.tensor(span, sure=False)
-    return value
 
 
 def opaque_call(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:

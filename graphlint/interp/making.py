@@ -1,12 +1,17 @@
-"""Objects that are built when they are needed: those nobody was seen to make, and those whose making was left early."""
+"""Objects: how a class makes one, and those that are built when they are needed.
+
+Nobody was seen to make an abstract object; the making of another one may have been left early. Both are gone through
+when something is asked for that they lack.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from graphlint.interp import calls, effort
-from graphlint.interp.objects import ClassValue, FunctionValue
+from graphlint.interp import calls, capture, effort, torch_objects, tuples
+from graphlint.interp.objects import ClassValue, FunctionValue, Scope
+from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import Const, Host, Instance, Unknown, Value, join
 
@@ -18,6 +23,8 @@ BUDGET = 3_000
 #: Class methods of packages that make an object of their class from files.
 LOADERS = frozenset({"from_pretrained", "from_single_file"})
 Maker: TypeAlias = "tuple[FunctionValue, tuple[Value, ...], dict[str, Value], Span]"
+Args = tuple[Value, ...]
+Kwargs = dict[str, Value]
 
 
 def abstract_instance(m: Machine, cls: ClassValue) -> Value:
@@ -65,7 +72,7 @@ def build(m: Machine, instance: Instance, ticks: int = BUDGET) -> bool:
             m.unfinished[instance.id] = maker
     elif cls.dataclass:
         # Nobody was seen to make it, so its defaults say nothing of what it holds.
-        _rationed(m, ticks, cls, lambda: calls._fields(m, cls, instance, (), {"*": Unknown()}, cls.node.span))
+        _rationed(m, ticks, cls, lambda: fill_fields(m, cls, instance, (), {"*": Unknown()}, cls.node.span))
     return True
 
 
@@ -129,3 +136,84 @@ def _rationed(m: Machine, ticks: int, cls: ClassValue, work: Callable[[], object
         return effort.rationed(m, ticks, initialise, True, within=within)
     finally:
         m.building -= 1
+
+
+def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: Span) -> Value:
+    m.names.load(m, cls)
+    if any(b.startswith("enum.") for b in cls.external_bases):
+        return Host(kind="enum")
+    if len(m.stack) > calls.MAX_DEPTH:
+        return Unknown(cls.name)
+    instance = m.instance_of(cls, span)
+    instance.args, instance.kwargs = args, kwargs
+    found = m.names.class_attribute(m, cls, "__init__")
+    if _has_generated_init(cls):
+        fill_fields(m, cls, instance, args, kwargs, span)
+    elif found is not None and isinstance(found[0], FunctionValue):
+        left_early = True
+        try:
+            left_early = isinstance(calls.call_function(m, found[0], (instance, *args), kwargs, span), Unknown)
+        finally:
+            if left_early:
+                m.unfinished[instance.id] = (found[0], args, kwargs, span)
+    elif cls.dataclass or "typing.NamedTuple" in cls.external_bases:
+        fill_fields(m, cls, instance, args, kwargs, span)
+        if "typing.NamedTuple" in cls.external_bases:
+            tuples.itemise(m, instance)
+    elif (named := tuples.base_of(cls)) is not None:
+        tuples.fill(m, instance, named, args, kwargs)
+    elif any(b in ("builtins.dict", "collections.OrderedDict", "collections.UserDict") for b in cls.external_bases):
+        instance.attrs["$items"] = m.mapping()
+    elif "builtins.list" in cls.external_bases:
+        instance.attrs["$items"] = m.sequence("list", list(args))
+    elif m.names.is_module_class(m, cls):
+        torch_objects.initialise(m, instance, args, kwargs, span)
+    capture.note_instance(m, instance, span)
+    return instance
+
+
+def _has_generated_init(cls: ClassValue) -> bool:
+    """True if the `__init__` of `cls` is the one that `@dataclass` writes, for it or a class that it derives from."""
+    for ancestor in cls.mro:
+        if "__init__" in ancestor.attrs:
+            return False
+        if ancestor.generates_init:
+            return True
+    return False
+
+
+def fill_fields(m: Machine, cls: ClassValue, instance: Instance, args: Args, kwargs: Kwargs, span: Span) -> None:
+    """What a dataclass's generated `__init__` does."""
+    position = 0
+    for ancestor in reversed(cls.mro):
+        for statement in ancestor.node.body:
+            if not (isinstance(statement, tree.AnnAssign) and isinstance(statement.target, tree.Name)):
+                continue
+            name = statement.target.id
+            if position < len(args):
+                value: Value = args[position]
+            elif name in kwargs:
+                value = kwargs[name]
+            elif statement.value is not None and "*" not in kwargs:
+                with m.quiet():
+                    value = _field_default(m, ancestor.scope, statement.value)
+            else:
+                value = m.names.annotated(m, statement.annotation, ancestor.scope) or m.hinted(name)
+            instance.attrs[name] = value
+            position += 1
+    after = m.names.class_attribute(m, cls, "__post_init__")
+    if after is not None and isinstance(after[0], FunctionValue):
+        calls.call_function(m, after[0], (instance,), {}, span)
+
+
+def _field_default(m: Machine, scope: Scope, node: tree.Expr) -> Value:
+    if isinstance(node, tree.Call) and isinstance(node.func, (tree.Name, tree.Attribute)):
+        name = node.func.id if isinstance(node.func, tree.Name) else node.func.name
+        if name in ("field", "ib", "attrib"):
+            for arg in node.args:
+                if arg.keyword == "default_factory":
+                    return m.call(m.eval_in(scope, arg.value), (), {}, node.span, "default_factory")
+                if arg.keyword in ("default", "factory"):
+                    return m.eval_in(scope, arg.value)
+            return Unknown()
+    return m.eval_in(scope, node)

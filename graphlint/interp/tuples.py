@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphlint.interp import subscripts
+from graphlint.interp import iteration
 from graphlint.interp.objects import ClassValue
 from graphlint.source import Span
 from graphlint.value import Const, External, Instance, Sequence, Unknown, Value
@@ -68,7 +68,7 @@ def itemise(m: Machine, made: Instance) -> None:
 def method(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value | None:
     """`_replace`, `_asdict` and `_make`; None if it is none of these."""
     if is_class(value):
-        return make(m, value, tuple(subscripts.elements(m, args[0])), {}, span) if name == "_make" and args else None
+        return make(m, value, tuple(iteration.elements(m, args[0])), {}, span) if name == "_make" and args else None
     if "$items" not in value.attrs or name not in ("_replace", "_asdict"):
         return None
     fields = {k: v for k, v in value.attrs.items() if not k.startswith("$")}

@@ -1,0 +1,182 @@
+"""Branches and loops: every arm from the same state, their effects joined; loops of unknown length a few times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from graphlint.fact import Branch, Iterate
+from graphlint.interp import execute, iteration, operators
+from graphlint.interp.narrowing import narrow
+from graphlint.interp.operators import truth
+from graphlint.interp.spelling import spelled
+from graphlint.lower import tree
+from graphlint.source import Span
+from graphlint.value import (
+    Tensor,
+    Unknown,
+    Value,
+    options,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.journal import Delta
+    from graphlint.interp.machine import Machine
+
+
+def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
+    """Runs every arm from the present state and joins their effects; how the whole ends."""
+    deltas: list[Delta] = []
+    returned: list[Delta] = []
+    ends: list[str] = []
+    m.journalling += 1
+    m.conditions += 1
+    captures = m.region, list(m.region_stack)
+    after = captures
+    try:
+        for arm in arms:
+            mark = len(m.journal)
+            # An arm that ends a capture and leaves does not end it for the others.
+            m.region, m.region_stack = captures[0], list(captures[1])
+            end = arm()
+            if end not in ("return", "raise"):
+                after = m.region, m.region_stack
+            delta = m.rollback(mark)
+            ends.append(end)
+            if end == "return":
+                returned.append(delta)
+            elif end != "raise":
+                deltas.append(delta)
+    finally:
+        m.conditions -= 1
+        m.journalling -= 1
+        if not m.journalling:
+            m.journal.clear()
+    m.region, m.region_stack = after
+    if deltas:
+        m.merge(deltas)
+        m.stack[-1].deltas += returned
+        falling = [e for e in ends if e not in ("return", "raise")]
+        return falling[0] if len(set(falling)) == 1 else ""
+    if returned:
+        m.merge(returned)
+        return "return"
+    return "raise"
+
+
+def note_branch(m: Machine, node: tree.Expr, test: Value, taken: bool, body: tuple[tree.Stmt, ...] | tree.Expr) -> None:
+    first, last = (body[0], body[-1]) if isinstance(body, tuple) and body else (body, body)
+    extent = None
+    if not isinstance(first, tuple) and not isinstance(last, tuple):
+        end = end_of(last)
+        extent = Span(first.span.line, first.span.column, end.end_line, end.end_column)
+    m.emit(Branch, node.span, taken=taken, value=test, text=spelled(node), body=extent)
+
+
+def end_of(node: tree.Node) -> Span:
+    """The span of the last line of a statement: a block's own span is its header."""
+    for part in ("final", "orelse", "body"):
+        inner = getattr(node, part, None)
+        if isinstance(inner, tuple) and inner:
+            return end_of(inner[-1])
+    return node.span
+
+
+def if_(m: Machine, node: tree.If) -> str:
+    test = m.eval(node.test)
+    known = truth(m, test, "if", node.test)
+    if known is not None:
+        note_branch(m, node.test, test, known, node.body if known else node.orelse)
+        return m.run(node.body if known else node.orelse)
+
+    def arm(taken: bool) -> Callable[[], str]:
+        def go() -> str:
+            narrow(m, node.test, taken)
+            note_branch(m, node.test, test, taken, node.body if taken else node.orelse)
+            return m.run(node.body if taken else node.orelse)
+
+        return go
+
+    return branch(m, [arm(True), arm(False)])
+
+
+def match_(m: Machine, node: tree.Match) -> str:
+    subject = m.eval(node.subject)
+    arms: list[Callable[[], str]] = []
+    sure = False
+    for case in node.cases:
+        for pattern in case.values:
+            value = m.eval(pattern)
+            compared = operators.compare(
+                m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,))
+            )
+            truth(m, compared, "match", node.subject)
+        if any(isinstance(o, Tensor) for o in options(subject)) and case.values:
+            pass
+
+        def go(case: tree.Case = case) -> str:
+            for name in case.names:
+                execute.assign(m, tree.Name(case.span, name), subject if case.irrefutable else Unknown(name), case.span)
+            if case.guard is not None:
+                truth(m, m.eval(case.guard), "if", case.guard)
+            return m.run(case.body)
+
+        arms.append(go)
+        sure = sure or (case.irrefutable and case.guard is None)
+    if not sure:
+        arms.append(lambda: "")
+    return branch(m, arms)
+
+
+def for_(m: Machine, node: tree.For) -> str:
+    source = m.eval(node.iter)
+    items, exact = iteration.iterate(m, source, node.iter)
+    items = m.rounds(items, exact)
+    if not items:
+        return m.run(node.orelse)
+    m.emit(Iterate, node.span, value=source)
+    m.loop_ids += 1
+    loop, saved = m.loop_ids, m.loops
+    end = ""
+    if not exact:
+        m.inexact.add(loop)
+        if not saved and m.region is None and len(items) == 2:
+            # Once more: what the second round captured, the third replays.
+            items = [*items, items[-1]]
+    try:
+        for index, item in enumerate(items):
+            m.loops = (*saved, (loop, min(index, 1)))
+            execute.assign(m, node.target, item, node.target.span, "for")
+            end = m.run(node.body)
+            if end in ("return", "raise"):
+                # Unknown length: the loop may also have ended before.
+                return end if exact and index == 0 else ""
+            if end == "break":
+                break
+    finally:
+        m.loops = saved
+    return "" if end == "break" else m.run(node.orelse)
+
+
+def while_(m: Machine, node: tree.While) -> str:
+    m.loop_ids += 1
+    loop, saved = m.loop_ids, m.loops
+    end = ""
+    m.inexact.add(loop)
+    try:
+        for index in range(3 if not saved and m.region is None else 2):
+            m.loops = (*saved, (loop, min(index, 1)))
+            test = m.eval(node.test)
+            known = truth(m, test, "while", node.test)
+            note_branch(m, node.test, test, known is not False, node.body if known is not False else ())
+            if known is False:
+                break
+            may_end: list[Callable[[], str]] = [lambda: m.run(node.body), lambda: ""]
+            end = branch(m, may_end) if known is None else m.run(node.body)
+            if end in ("return", "raise"):
+                return end
+            if end == "break":
+                break
+    finally:
+        m.loops = saved
+    return "" if end == "break" else m.run(node.orelse)

@@ -1,0 +1,203 @@
+"""What a container holds one by one, and what a loop over it binds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphlint.fact import Iterate
+from graphlint.interp import subscripts
+from graphlint.interp.objects import ClassValue
+from graphlint.lower import tree
+from graphlint.value import (
+    Const,
+    Host,
+    Instance,
+    Mapping,
+    Sequence,
+    Tensor,
+    Union,
+    Unknown,
+    Value,
+    join,
+    origins,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: So many entries of a mapping are looped over one by one.
+ENTRIES = 64
+#: So many modules of a model are looped over one by one.
+MODULES = 64
+
+
+def elements(m: Machine, value: Value) -> list[Value]:
+    """The items of a container that are known one by one."""
+    match value:
+        case Sequence():
+            return [*value.items, *([value.rest] if value.rest is not None else [])]
+        case Mapping():
+            return [subscripts.of_key(k) for k in value.items]
+        case Tensor():
+            return [_row(value)]
+        case Union():
+            return [x for o in value.options for x in elements(m, o)]
+        case Instance() if "$items" in value.attrs:
+            return elements(m, value.attrs["$items"])
+        case _:
+            return []
+
+
+def _row(value: Tensor) -> Tensor:
+    """A row of a tensor: a view, whatever the index."""
+    shape = value.shape[1:] if value.shape else None
+    return Tensor(
+        value.storage, value.device, shape, value.dtype, "[i]", value.requires_grad, value.grad_graph, value.sure
+    )
+
+
+def either_mapping(m: Machine, value: Value) -> Value:
+    """Of several dictionaries one that holds what any of them does; anything else as it is."""
+    if not (isinstance(value, Union) and all(isinstance(o, Mapping) for o in value.options)):
+        return value
+    tables = [o for o in value.options if isinstance(o, Mapping)]
+    keys = dict.fromkeys(key for table in tables for key in table.items)
+    rests = [table.rest for table in tables if table.rest is not None]
+    return m.mapping(
+        {key: join(*(table.items[key] for table in tables if key in table.items)) for key in keys},
+        join(*rests) if rests else None,
+    )
+
+
+def shortened(source: Value, items: list[Value]) -> bool:
+    """True if `items` are only some of those that a loop over `source` sees."""
+    if not isinstance(source, Sequence):
+        return False
+    if source.kind != "range":
+        return len(source.items) > len(items)
+    bounds = [i.value for i in source.items if isinstance(i, Const) and isinstance(i.value, int)]
+    return len(bounds) == len(source.items) and 0 < len(bounds) < 4 and len(range(*bounds)) > len(items)
+
+
+def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bool]:
+    """What a loop over `source` sees: the items one by one (a few), or the same unknown item twice.
+
+    The second part is True if the loop runs exactly once for each item.
+    """
+    if isinstance(source, Union):
+        candidates = [iterate(m, o, node)[0] for o in source.options]
+        merged = [v for c in candidates for v in c][:4]
+        return merged or [Unknown(), Unknown()], False
+    match source:
+        case Sequence(kind="range", items=items):
+            return _range(m, items)
+        case Sequence(items=items, rest=None):
+            # The parts of a model are told apart: what a loop sets on each is found on each.
+            # So are the entries of a mapping: a loop that copies each into its place leaves none out.
+            if source.kind == "modules":
+                items = _told_apart(items)
+            if len(items) <= (MODULES if source.kind == "modules" else ENTRIES if _are_entries(items) else 4):
+                return list(items), True
+            return [*items[:3], items[-1]], True
+        case Sequence(items=items, rest=rest) if rest is not None:
+            few = items[:ENTRIES] if _are_entries(items) else items[:3]
+            return ([*few, rest] if items else [rest, rest]), False
+        case Mapping(items=mapping_items, rest=rest, keys=keys):
+            known: list[Value] = [subscripts.of_key(k) for k in mapping_items]
+            if rest is not None:
+                known += [keys or Host("loop", kind=""), keys or Host("loop", kind="")]
+            return known[:ENTRIES], rest is None
+        case Tensor():
+            return [_row(source), _row(source)], False
+        case Const(value=str(text)):
+            return [Const(c) for c in text[:3]], False
+        case Instance():
+            m.emit(Iterate, node.span, value=source)
+            return _iterate_instance(m, source, node)
+        case Host():
+            return [Host("loop", kind=source.kind), Host("loop", kind=source.kind)], False
+        case _:
+            hint = getattr(source, "hint", "")
+            return [Unknown(hint), Unknown(hint)], False
+
+
+def _told_apart(modules: list[Value]) -> list[Value]:
+    """Of many modules those whose code is read, and two of each kind that a package brings."""
+    if len(modules) <= MODULES // 2:
+        return modules
+    kept: list[Value] = []
+    count: dict[str, int] = {}
+    for module in modules:
+        name = module.external if isinstance(module, Instance) else ""
+        count[name] = count.get(name, 0) + 1
+        if not name or count[name] <= 2:
+            kept.append(module)
+    return kept
+
+
+def _are_entries(items: list[Value]) -> bool:
+    """True for the (key, value) pairs of a mapping."""
+    return all(isinstance(i, Sequence) and i.kind == "tuple" and len(i.items) == 2 for i in items)
+
+
+def _range(m: Machine, items: list[Value]) -> tuple[list[Value], bool]:
+    numbers = [i.value if isinstance(i, Const) and isinstance(i.value, int) else None for i in items]
+    if None not in numbers:
+        try:
+            known = range(*[n for n in numbers if n is not None])
+        except (TypeError, ValueError):
+            return [], True
+        if len(known) <= 3:
+            return [Const(n) for n in known], True
+        loop = Host("loop")
+        return [Const(known[0]), Host("loop", inputs=origins(loop))], True
+    inputs = frozenset().union(*(origins(i) for i in items))
+    return [Host("loop", inputs=inputs), Host("loop", inputs=inputs)], False
+
+
+def _iterate_instance(m: Machine, source: Instance, node: tree.Expr) -> tuple[list[Value], bool]:
+    from graphlint.interp.attributes import find_method
+
+    if "$items" in source.attrs:
+        return iterate(m, source.attrs["$items"], node)
+    method = find_method(m, source, "__iter__")
+    if method is not None:
+        result = m.call(method, (), {}, node.span, "__iter__")
+        if isinstance(result, Instance) and result is not source:
+            return _iterate_instance(m, result, node)
+        if isinstance(result, Instance):
+            step = find_method(m, result, "__next__")
+            if step is not None:
+                item = m.call(step, (), {}, node.span, "__next__")
+                return [item, item], False
+        if not isinstance(result, Unknown):
+            return iterate(m, result, node)
+    getter = find_method(m, source, "__getitem__")
+    if getter is not None:
+        item = m.call(getter, (Host("loop"),), {}, node.span, "__getitem__")
+        return [item, item], False
+    if source.external.endswith("DataLoader"):
+        return m.loader_batches(source)
+    return [Unknown(), Unknown()], False
+
+
+def unpacked(m: Machine, value: Value, count: int, starred: bool) -> list[Value]:
+    """`count` values out of `value`, for tuple assignment."""
+    match value:
+        case Sequence(items=items, rest=rest):
+            if starred or (len(items) >= count and rest is None):
+                return list(items)
+            fill = rest if rest is not None else Unknown()
+            return [*items[:count], *([fill] * (count - len(items)))]
+        case Tensor():
+            return [_row(value) for _ in range(count)]
+        case Mapping():
+            return [subscripts.of_key(k) for k in value.items][:count] + [Unknown()] * max(0, count - len(value.items))
+        case Instance() if "$items" in value.attrs:
+            return unpacked(m, value.attrs["$items"], count, starred)
+        case Instance() if isinstance(value.cls, ClassValue) and value.cls.dataclass:
+            return list(value.attrs.values())[:count] + [Unknown()] * max(0, count - len(value.attrs))
+        case Unknown():
+            return [Unknown(value.hint) for _ in range(count)]
+        case _:
+            return [Unknown() for _ in range(count)]

@@ -1,0 +1,125 @@
+"""Calls that need not be run again: the same work on the same kinds of arguments, or one that changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphlint.fact import (
+    Bind,
+    CaptureBegin,
+    Context,
+    Fact,
+    Keep,
+    Op,
+    Replay,
+    Write,
+)
+from graphlint.interp.objects import (
+    BoundMethod,
+    FunctionValue,
+)
+from graphlint.lower import tree
+from graphlint.source import Span
+from graphlint.value import (
+    Const,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Sequence,
+    Tensor,
+    Unknown,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: Calls cheaper than this many ticks are run again rather than remembered.
+WORTH_KEEPING = 150
+Args = tuple[Value, ...]
+Kwargs = dict[str, Value]
+
+
+def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
+    """Inside a capture a call with the same kinds of arguments does the same work: it is run once."""
+    if m.region is None or isinstance(function.node, tree.Lambda):
+        return None
+    parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
+    return (
+        id(m.region),
+        id(function.node),
+        id(function.scope) if function.scope.parent else 0,
+        parts,
+        m.conditions > 0,
+    )
+
+
+def pure_key(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
+    """Outside a capture a call that changes nothing is run once for each kind of arguments."""
+    if m.region is not None or isinstance(function.node, tree.Lambda) or function.context_manager:
+        return None
+    parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
+    around = tuple(c.name for c in m.contexts)
+    return (id(function.node), id(function.scope) if function.scope.parent else 0, parts, around, m.inner_epoch)
+
+
+def worth_keeping(m: Machine, ticks: int, start: int) -> bool:
+    """True if the call that began at these ticks, and facts, cost something and changed nothing."""
+    return m.ticks - ticks >= WORTH_KEEPING and m.region is None and _is_pure(m.life[start:])
+
+
+def _is_pure(facts: list[Fact]) -> bool:
+    """True if nothing that outlives the call was changed and no torch object was driven."""
+    for fact in facts:
+        match fact:
+            case Bind(owner=None, place=place) if place.kind == "local":
+                continue
+            case Bind() | Write() | Keep() | CaptureBegin() | Replay() | Context():
+                return False
+            case Op(receiver=Instance() as receiver) if not receiver.external.startswith("torch.nn."):
+                return False
+            case Op(name=name) if name.endswith((".backward", "manual_seed", "synchronize", ".call")):
+                return False
+    return True
+
+
+def renewed(m: Machine, value: Value, span: Span) -> Value:
+    """What a call that is not run again hands back: new memory where the first one made new memory."""
+    if isinstance(value, Tensor) and value.storage.kind == "fresh" and value.view is None:
+        return m.tensor(
+            span, device=value.device, shape=value.shape, dtype=value.dtype, requires_grad=value.requires_grad,
+            grad_graph=value.grad_graph, sure=value.sure,
+        )  # fmt: skip
+    if isinstance(value, Sequence) and value.kind == "tuple":
+        return m.sequence(value.kind, [renewed(m, i, span) for i in value.items], value.rest)
+    return value
+
+
+def _kind(value: Value) -> object:
+    match value:
+        case Tensor():
+            own = value.storage.id if value.storage.born is None else 0
+            return ("T", value.device, value.dtype, value.shape, own)
+        case Const():
+            try:
+                hash(value.value)
+            except TypeError:
+                return "const"
+            return ("C", type(value.value).__name__, value.value)
+        case Host():
+            return ("H", value.source, value.symbol)
+        case Unknown():
+            return "?"
+        case Instance() | Mapping():
+            return ("I", value.id)
+        case Sequence():
+            return ("S", value.kind, tuple(_kind(i) for i in value.items[:6]))
+        case External():
+            return ("E", value.name)
+        case BoundMethod():
+            return ("B", id(value.function.node), _kind(value.receiver))
+        case FunctionValue():
+            return ("F", id(value.node), value.scope.id)
+        case _:
+            return id(value)
