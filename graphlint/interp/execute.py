@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphlint.fact import Keep, Raises, Return, Write
 from graphlint.interp import attributes, contexts, flow, iteration, operators, subscripts
 from graphlint.interp.functions import class_value, function_value
-from graphlint.interp.narrowing import narrow, only_asks
+from graphlint.interp.narrowing import lookup_fails, narrow, only_asks
 from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
@@ -297,6 +297,13 @@ def _with(m: Machine, node: tree.With) -> str:
 
 
 def _try(m: Machine, node: tree.Try) -> str:
+    asked = lookup_fails(m, node)
+    if asked is not None:
+        question, fails = asked
+        body = node.handlers[0].body if fails else (*node.body, *node.orelse)
+        note_branch(m, question, Const(fails), fails, body)
+        end = m.run(body)
+        return m.run(node.final) or end
     captured = len(m.regions)
     end = m.run_protected(node.body)
     protects = tuple(m.regions[captured:])

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.interp import attributes
-from graphlint.interp.objects import Scope
+from graphlint.interp.objects import ClassValue, Scope
+from graphlint.interp.subscripts import as_key
 from graphlint.knowledge.capture_api import GUARDS
 from graphlint.lower import tree
-from graphlint.value import Const, Device, External, Instance, Tensor, Unknown, Value, join, options
+from graphlint.value import Const, Device, External, Instance, Mapping, Tensor, Unknown, Value, join, options
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -128,6 +129,38 @@ def only_asks(m: Machine, body: tuple[tree.Stmt, ...]) -> bool:
         if not _asks(m, statement.value):
             return False
     return bool(body)
+
+
+def lookup_fails(m: Machine, node: tree.Try) -> tuple[tree.Expr, bool] | None:
+    """`try: return table[key]` / `except KeyError:`: the question that this asks, and its answer; None if not known.
+
+    Asking for forgiveness is a branch like another where the table, or the object, is known in full.
+    """
+    if len(node.body) != 1 or len(node.handlers) != 1 or not isinstance(node.body[0], (tree.Return, tree.Assign)):
+        return None
+    lookup, caught = node.body[0].value, node.handlers[0].type
+    name = caught.id if isinstance(caught, tree.Name) else ""
+    if isinstance(lookup, tree.Subscript) and name in ("KeyError", "LookupError"):
+        with m.quiet_reading():
+            table, key = m.eval(lookup.value), as_key(m.eval(lookup.index))
+        if not isinstance(table, Mapping) or table.rest is not None or table.kind != "dict":
+            return None
+        if not isinstance(key, Const) or key.value.__hash__ is None:
+            return None
+        question = tree.Compare(lookup.span, lookup.index, ("not in",), (lookup.value,))
+        return question, key.value not in table.items
+    if isinstance(lookup, tree.Attribute) and name == "AttributeError":
+        with m.quiet_reading():
+            owner = m.eval(lookup.value)
+        if not isinstance(owner, Instance) or not owner.complete or not isinstance(owner.cls, ClassValue):
+            return None
+        held = lookup.name in owner.attrs or m.names.class_attribute(m, owner.cls, lookup.name) is not None
+        inherits = set(owner.cls.external_bases) - {"torch.nn.Module", "builtins.object"}
+        if not held and (inherits or m.names.class_attribute(m, owner.cls, "__getattr__") is not None):
+            return None
+        none = tree.Constant(lookup.span, None)
+        return tree.Compare(lookup.span, lookup, ("is",), (none,)), not held
+    return None
 
 
 def _asks(m: Machine, node: tree.Expr) -> bool:
