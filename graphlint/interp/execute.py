@@ -301,7 +301,7 @@ def _try(m: Machine, node: tree.Try) -> str:
     if asked is not None:
         question, fails = asked
         body = node.handlers[0].body if fails else (*node.body, *node.orelse)
-        note_branch(m, question, Const(fails), fails, body)
+        flow.note_branch(m, question, Const(fails), fails, body)
         end = m.run(body)
         return m.run(node.final) or end
     captured = len(m.regions)
