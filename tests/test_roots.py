@@ -39,3 +39,24 @@ def test_a_class_derived_elsewhere_is_followed(tmp_path: Path) -> None:
     use = "from one import Runner\nclass Server(Runner):\n    pass\ndef serve():\n    Server().capture(print)\n"
     made = program(tmp_path, {"one.py": RUNNER, "use.py": use})
     assert Root(tmp_path / "use.py", "serve") in roots(made, tmp_path / "one.py")
+
+
+CAPTURE = """\
+import torch
+def capture(step):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+"""
+
+
+def test_a_common_name_is_followed_where_it_is_imported(tmp_path: Path) -> None:
+    files = {
+        "graphs.py": CAPTURE,
+        "one.py": "from graphs import (\n    capture,\n)\ndef serve():\n    capture(print)\n",
+        "two.py": "import graphs\ndef serve():\n    graphs.capture(print)\n",
+        "other.py": "# not graphs\ndef serve(camera):\n    camera.capture(print)\n",
+    }
+    found = roots(program(tmp_path, files), tmp_path / "graphs.py")
+    assert {root.path.name for root in found} == {"one.py", "two.py", "graphs.py"}

@@ -16,7 +16,7 @@ from graphlint.interp.objects import (
     SuperValue,
 )
 from graphlint.interp.tensors import tensor_attribute
-from graphlint.knowledge.names import ABSENT, canonical
+from graphlint.knowledge.names import CONSTANTS, canonical
 from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
@@ -108,7 +108,7 @@ def attribute_of(m: Machine, value: Value, name: str, span: Span) -> Value:
             return tensor_attribute(m, value, name, span)
         case External(name=base):
             full = canonical(f"{base}.{name}")
-            return Const(None) if full in ABSENT else External(full)
+            return Const(CONSTANTS[full]) if full in CONSTANTS else External(full)
         case ModuleValue(module=module):
             found = m.names.module_attribute(m, module, name)
             if found is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphlint.config import Config
 from graphlint.interp import making
 from graphlint.interp.objects import ClassValue, FunctionValue, ModuleValue, Scope
-from graphlint.knowledge.names import canonical
+from graphlint.knowledge.names import CONSTANTS, canonical
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
@@ -176,7 +176,8 @@ class Names:
         submodule = self.program.find(f"{base}.{name}", importer)
         if submodule is not None:
             return ModuleValue(module=submodule)
-        return External(canonical(f"{base}.{name}"))
+        full = canonical(f"{base}.{name}")
+        return Const(CONSTANTS[full]) if full in CONSTANTS else External(full)
 
     def module_attribute(self, m: Machine, module: Module, name: str) -> Value | None:
         """`module.name`: a global of it, what it re-exports, or a submodule."""

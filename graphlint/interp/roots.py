@@ -252,8 +252,11 @@ class Climber:
             elif isinstance(owner, tree.Function):
                 return [Root(root.path, owner.qualname)]
         elif not names:
-            # A common name is only followed within its own file.
-            return [Root(root.path, self._outer(module, f)) for f in self._calling(module, parts[-1])] if module else []
+            # A common name is only followed within its own file, and where it is imported from there.
+            if module is None:
+                return []
+            own = [Root(root.path, self._outer(module, f)) for f in self._calling(module, parts[-1])]
+            return [*own, *self._importers(module, parts[-1])]
         found: dict[Root, None] = {}
         for name in names:
             for path in self._files(name, root.path):
@@ -272,6 +275,20 @@ class Climber:
                     ):
                         continue
                     found.setdefault(caller)
+        return list(found)
+
+    def _importers(self, module: Module, name: str) -> list[Root]:
+        """What calls `name` in files that take it from `module` by an import, whatever else goes by this name."""
+        stem = module.path.parent.name if module.path.stem == "__init__" else module.path.stem
+        taken = re.compile(
+            rf"\bfrom\s+[\w.]*\b{re.escape(stem)}\s+import\s*(?:\([^)]*|[^\n]*)\b{re.escape(name)}\b"
+            rf"|\b{re.escape(stem)}\.{re.escape(name)}\s*\("
+        )
+        found: dict[Root, None] = {}
+        for path in self._files(stem, module.path):
+            caller = self.program.module(path) if path != module.path else None
+            if caller is not None and taken.search(caller.source.text) is not None:
+                found.update(dict.fromkeys(Root(path, self._outer(caller, f)) for f in self._calling(caller, name)))
         return list(found)
 
     def _derived(self, name: str) -> list[str]:

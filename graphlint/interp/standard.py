@@ -274,9 +274,9 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     if name in ("record_event",):
         return m.instance_of(External("torch.cuda.Event"), span)
     if kind in ("torch.cuda.Event", "torch.cuda.Stream", "torch.Event", "torch.Stream"):
-        return (
-            Host("other", kind="bool") if name == "query" else Host("other") if name == "elapsed_time" else Const(None)
-        )
+        if name in ("query", "elapsed_time"):
+            return Host("read", "bool" if name == "query" else "number", m.location(span))
+        return Const(None)
     if kind == "torch.amp.GradScaler":
         if name == "scale" and args:
             source = next((o for o in options(args[0]) if isinstance(o, Tensor)), None)

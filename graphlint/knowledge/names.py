@@ -5,6 +5,7 @@ Source: the module layout of torch 2.11 to 2.14 (`torch.cuda.__init__`, `torch.n
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
@@ -51,6 +52,16 @@ _PATTERNS = (
 #: What torch says of the platforms that it was not built for: CUDA graphs are captured with a build for CUDA.
 #: Source: `torch/version.py` of the CUDA wheels.
 ABSENT = frozenset({"torch.version.hip", "torch.version.xpu"})
+
+#: Numbers that packages give a name to. Source: the documentation of `math`, numpy's and torch's constants.
+CONSTANTS: dict[str, float | None] = {
+    **dict.fromkeys(ABSENT),
+    "math.tau": math.tau,
+    **{f"{package}.pi": math.pi for package in ("math", "numpy", "torch")},
+    **{f"{package}.e": math.e for package in ("math", "numpy", "torch")},
+    **{f"{package}.inf": math.inf for package in ("math", "numpy", "torch")},
+    **{f"{package}.nan": math.nan for package in ("math", "numpy", "torch")},
+}
 
 
 @lru_cache(maxsize=20_000)

@@ -97,6 +97,8 @@ def _dropped(region: Region) -> Iterator[Problem]:
 def _at_bind(region: Region, fact: Bind, heap: _Heap, lent: set[Storage], kept: set[Storage]) -> Iterator[Problem]:
     if fact.how.startswith(("pop", "clear", "remove", "discard")) and fact.owner is not None:
         gone = _release_container(heap, getattr(fact.owner, "id", 0), queries.storages(fact.old))
+        if fact.how == "clear":
+            gone |= _held(fact.old)  # what the container was made with, too
     else:
         gone = set(heap.release(_key(fact.place))) | (_held(fact.old) if fact.place.kind != "local" else set())
     inner = fact.region is not None and fact.place.kind == "local" and len(fact.chain) > fact.region.depth
@@ -114,7 +116,8 @@ def _at_bind(region: Region, fact: Bind, heap: _Heap, lent: set[Storage], kept: 
         if storage in kept and empty and fact.place.kind in ("local", "global"):
             continue
         if places.lives_on(region, fact) and not places.graph_dropped(region, fact):
-            name = f"`{fact.text}`" if fact.text else "this"
+            text = fact.text.removesuffix(".clear") if fact.how == "clear" else fact.text
+            name = f"`{text}`" if text else "this"
             if empty:
                 message = (
                     f"drops the last reference to {name}, which the graph still uses: the memory goes to somebody else"

@@ -53,6 +53,8 @@ class _Changes:
 
     places: dict[Key, list[Fact]] = field(default_factory=dict)
     containers: dict[int, Fact] = field(default_factory=dict)
+    entries: dict[int, Fact] = field(default_factory=dict)
+    """Containers of which some entry changes: it matters where it is not known which entry is read."""
     records: dict[Location, list[tuple[Instance, Fact]]] = field(default_factory=dict)
 
 
@@ -132,7 +134,9 @@ def _changes(region: Region) -> _Changes:
                         for name in _differing(one, fact.value):
                             found.places.setdefault((one.id, name), []).append(fact)
             if isinstance(fact.owner, (Sequence, Mapping)):
-                found.containers.setdefault(fact.owner.id, fact)
+                found.entries.setdefault(fact.owner.id, fact)
+                if fact.place.name == "*":
+                    found.containers.setdefault(fact.owner.id, fact)
         elif isinstance(fact, Keep) and fact.how in _GROWS and places.lives_on(region, fact):
             for container in options(fact.container):
                 if isinstance(container, (Sequence, Mapping)) and container.born is None:
@@ -251,11 +255,15 @@ def _changed(
     for place in origins(scalar):
         key = (place.owner, place.name)
         if key in own:
-            if (container := items.get(key)) is not None and container in changes.containers:
+            if (container := items.get(key)) is not None and container in changes.entries:
+                return changes.entries[container]
+            if container is not None and container in changes.containers:
                 return changes.containers[container]
             continue
         if place.owner in changes.containers and place.kind == "item" and place.name != "len":
             return changes.containers[place.owner]
+        if place.name == "*" and place.owner in changes.entries:
+            return changes.entries[place.owner]
         if key in changes.places:
             return changes.places[key][0]
         if (star := (place.owner, "*")) in changes.places:

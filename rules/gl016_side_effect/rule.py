@@ -68,6 +68,7 @@ def check(region: Region) -> Iterator[Problem]:
             key = (fact.place.owner, fact.place.name)
             if fact.how in ("clear", "pop", "popleft") and fact.owner is not None:
                 emptied.add(getattr(fact.owner, "id", 0))
+                problem = _taken(region, fact)
             elif key not in fresh and _outlives(region, fact, binders):
                 problem = _bound(region, fact, made, (fact.at.path, fact.at.line) in reads)
             if fact.how == "=" and problem is None:
@@ -191,6 +192,20 @@ def _kept(region: Region, fact: Keep, emptied: set[int]) -> Problem | None:
     name = fact.text.rpartition(".")[0] if fact.text else ""
     what = f"`{name}`" if name else "a container"
     message = f"{what} grows while capturing only: replays run no Python and add nothing to it"
+    return _problem(region, fact, message)
+
+
+def _taken(region: Region, fact: Bind) -> Problem | None:
+    """An entry taken out of a list that outlives the call, and that captured code puts nothing into."""
+    container = fact.owner
+    if fact.how != "pop" or not isinstance(container, Sequence) or container.born is region:
+        return None
+    filled = any(isinstance(f, Keep) and f.container is container for f in region.captured)
+    if filled or len(fact.chain) <= region.depth:
+        return None
+    name = fact.text.rpartition(".")[0] if fact.text else ""
+    what = f"`{name}`" if name else "a container"
+    message = f"an entry is taken out of {what} while capturing only: replays run no Python and use the same one again"
     return _problem(region, fact, message)
 
 
