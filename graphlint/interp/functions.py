@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.interp import effort
-from graphlint.interp.objects import ClassValue, FunctionValue, Scope
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Scope
 from graphlint.knowledge.capture_api import is_kernel_decorator, is_uncapturing_decorator
 from graphlint.lower import tree
 from graphlint.value import External, Instance, Unknown, Value
@@ -24,6 +25,7 @@ _CONTEXTS = {
     "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.autocast", "torch.set_grad_enabled",
     "torch.profiler.record_function",
 }  # fmt: skip
+_STORES = re.compile(r"\]\s*=(?!=)|\.(?:setdefault|update|append|add)\(")
 _MEMO = {"functools.lru_cache", "functools.cache", "functools.cached_property"}
 
 
@@ -111,4 +113,26 @@ def class_value(m: Machine, node: tree.Class, scope: Scope) -> Value:
             "attrs",
         ):
             cls.dataclass = cls.generates_init = True
+        elif _registers(made):
+            _register(m, decorator, cls)
     return cls
+
+
+def _registers(decorator: Value) -> bool:
+    """True for a decorator of the project that puts what it gets into a table, as far as its text tells."""
+    function = decorator.function if isinstance(decorator, BoundMethod) else decorator
+    if not isinstance(function, FunctionValue) or not isinstance(function.node, tree.Function):
+        return False
+    module = function.scope.module
+    first, last = function.node.lines
+    return module.in_project and any(map(_STORES.search, module.source.lines[first - 1 : last]))
+
+
+def _register(m: Machine, decorator: tree.Expr, cls: ClassValue) -> None:
+    """Applies the decorator for what it notes down; the class stays what it is."""
+
+    def apply() -> Value:
+        return m.call(m.eval(decorator), (cls,), {}, decorator.span, "decorator")
+
+    otherwise: Value = Unknown("decorator")
+    effort.rationed(m, effort.DECORATOR, apply, otherwise)
