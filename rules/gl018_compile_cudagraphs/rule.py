@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Enter, Fact, HostRead, Iterate, Keep, Op, Return, Write
+from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Iterate, Keep, Op, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -13,6 +13,7 @@ from graphlint.source import Location
 from graphlint.value import Const, Host, Instance, Place, Sequence, Storage, Tensor, Value, options, tensors
 
 CALL = "torch.compile.call"
+_COPIES = ("Tensor.contiguous", "Tensor.clone")
 _BACKWARD = ("Tensor.backward", "torch.autograd.backward")
 
 
@@ -192,7 +193,7 @@ def _shapes(region: Region) -> Iterator[Problem]:
             for tensor in (o for o in options(value) if isinstance(o, Tensor)):
                 maker = made.get(tensor.storage)
                 grown = maker is not None and (_padded(maker) or (_by_loop(maker) and _inside(maker, call)))
-                if grown and tensor.view is None:
+                if (grown and tensor.view is None) or _prefix(region, call, tensor):
                     yield _reshaped(region, call)
                 for dim, size in enumerate(tensor.shape or ()):
                     if isinstance(size, int):
@@ -208,6 +209,35 @@ def _makers(region: Region) -> dict[Storage, Op]:
         if isinstance(fact, Op) and isinstance(fact.result, Tensor) and fact.region is None:
             found.setdefault(fact.result.storage, fact)
     return found
+
+
+def _prefix(region: Region, call: Op, tensor: Tensor) -> bool:
+    """True for `ids[:, :n]`, or its copy, where `n` is the number of the loop that the call stands in."""
+    source: Value | None = tensor
+    for fact in reversed(region.life[: region.position(call.order)]):
+        if fact.region is not None or fact.loops != call.loops or not isinstance(source, Tensor):
+            continue
+        if isinstance(fact, Op) and fact.name in _COPIES and fact.result is not None and _same(fact.result, source):
+            source = fact.receiver
+        elif isinstance(fact, Index) and source.view is not None and _same(fact.result, source):
+            return any(map(_cut_by_loop, _parts(fact.index)))
+    return False
+
+
+def _same(result: Value, tensor: Tensor) -> bool:
+    return isinstance(result, Tensor) and result.storage is tensor.storage and result.view == tensor.view
+
+
+def _parts(index: Value) -> list[Value]:
+    return list(index.items) if isinstance(index, Sequence) and index.kind == "tuple" else [index]
+
+
+def _cut_by_loop(index: Value) -> bool:
+    """True for a slice with one end that the loop moves, the other being fixed."""
+    if not (isinstance(index, Sequence) and index.kind == "slice") or len(index.items) < 2:
+        return False
+    moved = [isinstance(i, Host) and i.source == "loop" for i in index.items[:2]]
+    return sum(moved) == 1 and all(m or isinstance(i, Const) for m, i in zip(moved, index.items[:2], strict=True))
 
 
 def _padded(maker: Op) -> bool:
