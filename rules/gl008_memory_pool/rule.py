@@ -192,6 +192,8 @@ def ordered(fact: Op, running: list[tuple[Replay, set[object]]]) -> bool:
     if what == "synchronize":
         mine = fact.receiver is None or any(stream_key(fact.receiver) in behind for _, behind in running)
         return mine or not isinstance(fact.receiver, Instance)
+    later: Value | None
+    earlier: Value | None
     if what in ("wait_stream", "wait_event") and fact.args:
         later, earlier = fact.receiver, fact.args[0]
     elif what == "record_event":

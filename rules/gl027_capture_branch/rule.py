@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from graphlint import queries
 from graphlint.fact import Bind, Branch, Fact, Index, Iterate, Op, Operator, Pick, Replay, Return, Write
@@ -135,7 +135,7 @@ def bounds(loop: Iterate) -> list[object] | None:
     return found if len(found) == len(loop.value.items) else None
 
 
-def carried(steps: list[Fact]) -> bool:
+def carried(steps: Collection[Fact]) -> bool:
     """True if work of a later round reads what the round before made."""
     first = {s for f in steps if f.loops[-1][1] == 0 for s in queries.storages(queries.result(f))}
     return any(first & queries.storages(v) for f in steps if f.loops[-1][1] for v in queries.operands(f))
