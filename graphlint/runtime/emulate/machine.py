@@ -59,7 +59,7 @@ class Machine:
         self.version, self.survey = version, survey
         self.arena = Arena()
         self.arena.may_grow = self._may_grow
-        self.library_streams: set[int] = set()
+        self.streams_past_first_use: set[int] = set()
         """Streams on which library work has run: measured, an eager allocation there was not refused in a capture."""
         self.default = Stream(line=Line(0))
         self.here = Here()
@@ -267,7 +267,7 @@ class Machine:
         if capture is None or capture.mode == "relaxed" or not self.guarded():
             return
         line = self.current_stream().line
-        if line.capture is None and line.id not in self.library_streams:
+        if line.capture is None and line.id not in self.streams_past_first_use:
             self.refuse("stream", "allocation", texts.NOT_PERMITTED)
 
     # ---------------------------------------------------------------- memory
@@ -384,7 +384,7 @@ class Machine:
     def use_library(self, name: str, error: str) -> None:
         """The first use of a CUDA library in a thread sets it up, which a capture does not allow."""
         key = (name, torch._C._current_graph_task_id() != -1)
-        self.library_streams.add(self.current_stream().line.id)
+        self.streams_past_first_use.add(self.current_stream().line.id)
         if key in self.libraries:
             return
         if self.capturing():
