@@ -1,8 +1,10 @@
 """Runs every example under rules/ on this machine's GPU and compares what it prints with what its header says.
 
     python scripts/run_examples.py [--jobs 8] [--output docs/examples_gpu.json] [FOLDER ...]
+    python scripts/run_examples.py --two-gpus
 
-Each example runs in a process of its own. `static-only` ones (they need NCCL or several GPUs) are counted, not run.
+Each example runs in a process of its own. `static-only` ones (they need NCCL or several GPUs) are counted, not run;
+with `--two-gpus` those whose header says `# outcome on two GPUs:` are run instead, one after the other by `torchrun`.
 Exit status 1 if an outcome differs.
 """
 
@@ -12,12 +14,15 @@ import argparse
 import concurrent.futures
 import datetime
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 _HEADER = re.compile(r"^# outcome:\s*([\w-]+)", re.M)
+_TWO_GPUS = re.compile(r"^# outcome on two GPUs:\s*([\w-]+)", re.M)
 _PRINTED = re.compile(r"^OUTCOME:\s*([\w-]+)(.*)", re.M)
 
 
@@ -37,30 +42,53 @@ def run(unit: Path, timeout: float) -> dict[str, str]:
     row = {"example": unit.as_posix(), "expected": expected, "printed": expected, "detail": "not run"}
     if expected == "static-only":
         return row
-    command = [sys.executable, script.name]
-    try:
-        done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        return {**row, "printed": "hang", "detail": f"no answer in {timeout:.0f} s"}
-    printed = _PRINTED.findall(done.stdout)
+    return row | outcome([sys.executable, script.name], script.parent, timeout)
+
+
+def run_on_two(unit: Path, timeout: float) -> dict[str, str] | None:
+    """The same by `torchrun` on two GPUs; None for an example that does not say what comes of it there."""
+    script = unit / "main.py" if unit.is_dir() else unit
+    header = _TWO_GPUS.search(script.read_text(encoding="utf-8"))
+    if not header:
+        return None
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script.name]
+    row = {"example": unit.as_posix(), "expected": header.group(1)}
+    return row | outcome(launcher, script.parent, timeout)
+
+
+def outcome(command: list[str], folder: Path, timeout: float) -> dict[str, str]:
+    """{"printed", "detail"} of one command: "hang" where no answer comes in `timeout` s, "nothing" without an OUTCOME."""
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, errors = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # a launcher's ranks as well
+            return {"printed": "hang", "detail": f"no answer in {timeout:.0f} s"}
+    printed = _PRINTED.findall(said)
     if not printed:
-        last = (done.stderr.strip().splitlines() or [""])[-1]
-        return {**row, "printed": "nothing", "detail": f"exit {done.returncode}: {last[:160]}"}
-    return {**row, "printed": printed[-1][0], "detail": printed[-1][1].strip()[:160]}
+        last = (errors.strip().splitlines() or [""])[-1]
+        return {"printed": "nothing", "detail": f"exit {process.returncode}: {last[:160]}"}
+    return {"printed": printed[-1][0], "detail": printed[-1][1].strip()[:160]}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, default=[Path("rules")])
     parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--two-gpus", action="store_true", help="run only what needs two GPUs")
     parser.add_argument("--timeout", type=float, default=90)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     import torch
 
     units = examples(options.folders or [Path("rules")])
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(pool.map(lambda unit: run(unit, options.timeout), units))
+    if options.two_gpus:
+        rows = [row for unit in units if (row := run_on_two(unit, options.timeout))]
+    else:
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            rows = list(pool.map(lambda unit: run(unit, options.timeout), units))
     wrong = [row for row in rows if row["expected"] != row["printed"]]
     for row in wrong:
         print(f"{row['example']}: header {row['expected']}, printed {row['printed']} {row['detail']}")

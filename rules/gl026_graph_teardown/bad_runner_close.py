@@ -1,6 +1,7 @@
 # fault: close() takes the group down first and lets go of the graph afterwards
 # outcome: static-only
 # run with: torchrun --nproc-per-node 2 FILE
+# outcome on two GPUs: hang
 import os
 
 import torch

@@ -1,6 +1,7 @@
 # right: the graph holds no collective, so the order in which it and the group go does not matter
 # outcome: static-only
 # run with: torchrun --nproc-per-node 2 FILE
+# outcome on two GPUs: ok
 import os
 
 import torch

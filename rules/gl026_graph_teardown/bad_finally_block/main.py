@@ -1,6 +1,7 @@
 # fault: the finally block destroys the group while a module-level table still holds the graphs
 # outcome: static-only
 # run with: torchrun --nproc-per-node 2 main.py
+# outcome on two GPUs: hang
 import os
 
 import torch
