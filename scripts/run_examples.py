@@ -57,7 +57,7 @@ def run_on_two(unit: Path, timeout: float) -> dict[str, str] | None:
 
 
 def outcome(command: list[str], folder: Path, timeout: float) -> dict[str, str]:
-    """{"printed", "detail"} of one command: "hang" where no answer comes in `timeout` s, "nothing" without an OUTCOME."""
+    """{"printed", "detail"} of one command: "hang" without an answer in `timeout` s, "nothing" without an OUTCOME."""
     with subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

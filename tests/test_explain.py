@@ -14,8 +14,6 @@ from graphlint.knowledge.errors import ERRORS, look_up
 from graphlint.registry import load_rules, page
 
 RULES = load_rules()
-#: What needs several GPUs; its page says so.
-
 #: The first rule, and the message as PyTorch and CUDA print it.
 PRINTED = [
     ("host-sync", "RuntimeError: CUDA error: operation not permitted when stream is capturing"),
