@@ -1,7 +1,8 @@
 """Loads rules by folder: the project's own beside or in the package, and a user's by the same call.
 
 A folder of rules holds `glNNN_some_name/rule.py`; each is loaded by its path, never by a dotted name, so that a
-checkout, a wheel and a user's folder are one case. A broken rule gives one clear line.
+checkout, a wheel and a user's folder are one case. A rule's folder is a package of its own: what belongs to a second
+idea lies in a module beside `rule.py` and is imported by `from .name import ...`. A broken rule gives one clear line.
 """
 
 from __future__ import annotations
@@ -131,6 +132,7 @@ def load_folder(folder: Path) -> list[Rule]:
         RuleError: it cannot be imported, makes no rule, or one with a malformed code or name.
     """
     path = folder / "rule.py"
+    _forget(folder)
     found = [replace(v, folder=folder) for v in vars(_module(path)).values() if isinstance(v, Rule)]
     if not found:
         raise RuleError(f"{path}: makes no rule; a rule is a generator function under `@rule(code, name, ...)`")
@@ -155,9 +157,26 @@ def fixer(folder: Path | None) -> Fixer | None:
     return cast(Fixer, found)
 
 
+def _package(folder: Path) -> str:
+    """The name that a rule's folder has among the loaded modules."""
+    return "graphlint_rule_" + re.sub(r"\W", "_", str(folder.resolve()))
+
+
+def _forget(folder: Path) -> None:
+    """A rule that is loaded again reads the modules beside it again."""
+    name = _package(folder)
+    for loaded in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
+        del sys.modules[loaded]
+
+
 def _module(path: Path) -> ModuleType:
-    """The module in a file, loaded by its path."""
-    module_name = "graphlint_rule_" + re.sub(r"\W", "_", str(path.resolve()))
+    """The module in a file of a rule's folder, loaded by its path."""
+    name = _package(path.parent)
+    if name not in sys.modules:
+        package = ModuleType(name)
+        package.__path__ = [str(path.parent)]
+        sys.modules[name] = package
+    module_name = f"{name}.{path.stem}"
     spec = spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise RuleError(f"{path}: cannot be loaded")

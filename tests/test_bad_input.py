@@ -208,7 +208,7 @@ def _pieces() -> list[str]:
     """Statements of real code: the rules' own examples, whole and by statement."""
     found = [CAPTURE]
     for path in sorted((ROOT / "rules").glob("*/*.py")):
-        if path.name != "rule.py":
+        if path.name.startswith(("bad_", "good_")):
             text = path.read_text(encoding="utf-8")
             found += [text, *(ast.unparse(node) for node in ast.parse(text).body)]
     return found

@@ -92,9 +92,14 @@ def test_layers_point_downwards() -> None:
     assert upward == []
 
 
+def modules(folder: Path) -> list[Path]:
+    """The check of a rule and what lies beside it: all but its examples."""
+    return [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("bad_", "good_"))]
+
+
 def test_rules_import_no_front_door() -> None:
     above = []
-    for path in (ROOT / "rules").rglob("rule.py"):
+    for path in (path for folder in (ROOT / "rules").glob("gl*") for path in modules(folder)):
         above += [f"{path}:{line} imports {name}" for name, line in imports(path) if layer(name) > layer("interp")]
     assert above == []
 
@@ -178,6 +183,17 @@ def test_a_rule_may_have_a_dataclass_of_its_own(tmp_path: Path) -> None:
         + text
     )
     assert load_folder(rule_folder(tmp_path, text) / "usr001_host_read")[0].name == "host-read"
+
+
+def test_a_rule_may_have_modules_beside_it(tmp_path: Path) -> None:
+    text = "from .words import NAME\n" + RULE.replace('"host-read"', "NAME")
+    folder = rule_folder(tmp_path, text) / "usr001_host_read"
+    for name in ("first-name", "another-name"):
+        (folder / "words.py").write_text(f"NAME = {name!r}\n", encoding="utf-8")
+        assert load_folder(folder)[0].name == name, "read anew each time"
+    (folder / "words.py").unlink()
+    with pytest.raises(RuleError, match=r"rule.py: ModuleNotFoundError: No module named '.*\.words'"):
+        load_folder(folder)
 
 
 # --------------------------------------------------------------------------------------------------- error texts
@@ -271,7 +287,7 @@ def test_the_wheel_holds_what_is_needed_and_nothing_else(wheel: Path) -> None:
             assert f"graphlint/{path.relative_to(PACKAGE).as_posix()}" in names, path
     for rule in REGISTRY.rules:
         assert rule.folder is not None
-        for name in ("rule.py", "README.md"):
+        for name in ("README.md", *(path.name for path in modules(rule.folder))):
             assert f"graphlint/rules/{rule.folder.name}/{name}" in names
     assert f"{info}/licenses/LICENSE" in names
     entry = zipfile.ZipFile(wheel).read(f"{info}/entry_points.txt").decode()
