@@ -189,6 +189,8 @@ def _boolop(m: Machine, node: tree.BoolOp) -> Value:
         for index, part in enumerate(node.values):
             value = m.eval(part)
             last = index == len(node.values) - 1
+            if isinstance(value, Const) and value.value is (node.op == "or"):
+                return value  # whatever the parts before it are, `x and False` is false
             if last:
                 results.append(value)
                 break

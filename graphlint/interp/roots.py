@@ -69,6 +69,8 @@ _SITE = re.compile(
     r"\bgraph[ \t]*\((?!s\))|capture_begin|make_graphed_callables|accelerator\.Graph|capture_to_graph|CudaGraphModule"
     r"|(?<=cuda\.)graph\b(?!\w|\.)|(?<=[xn]pu\.)graph\b(?!\w|\.)|(?<=module\.)graph\b(?!\w|\.)"
 )
+#: After a class's name: a class method that makes an object of it.
+_MAKER = re.compile(r"\.(?:from_|create|build|load|make|new)\w*\(")
 _RECEIVER = re.compile(r"[\w.\])]*\.$")
 #: Names under which a device's module goes: `device_module.graph(...)` may capture, `networkx.graph(...)` does not.
 _DEVICE_MODULE = re.compile(r"cuda|xpu|npu|musa|mlu|hpu|sdaa|supa|gpu|torch|graphs|module|device|backend|accel|\bdev")
@@ -315,7 +317,7 @@ class Climber:
                 continue
             after = text[match.end() : match.end() + 80].lstrip(" \t")
             decorates = before.startswith("@") and (after[:1] in ("", "\r", "\n", "#"))
-            if not after.startswith("(") and not decorates:
+            if not after.startswith("(") and not decorates and not (_MAKER.match(after) and name[:1].isupper()):
                 continue
             line = text.count("\n", 0, match.start()) + 1
             inner = module.enclosing(line)

@@ -26,6 +26,8 @@ from graphlint.value import (
     tensors,
 )
 
+from .arguments import frozen_arguments
+
 Key = tuple[int, str]
 _GROWS = ("append", "appendleft", "add", "insert", "extend", "extendleft")
 _MODAL = ("Dropout", "BatchNorm", "InstanceNorm", "RReLU")
@@ -40,7 +42,12 @@ def check(region: Region) -> Iterator[Problem]:
     manual = region.kind in places.MANUAL
     found = [*_numbers(region), *_learning_rates(region)]
     if manual:
-        found += [*_modes(region), *_autocast(region), *_cpu_scalars(region)]
+        found += [
+            *([] if _keyed(region) else frozen_arguments(region)),
+            *_modes(region),
+            *_autocast(region),
+            *_cpu_scalars(region),
+        ]
     for problem in found:
         if problem.at not in told:
             told.add(problem.at)

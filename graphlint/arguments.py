@@ -1,0 +1,91 @@
+"""Arguments of the calls that lead to a capture, and of later calls that replay its graph.
+
+A graph that waits in a variable or a table keeps what its first call was given. What later calls give instead is lost,
+unless it is part of the key or written into a static input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphlint import queries
+from graphlint.fact import CaptureBegin, Enter, Replay
+from graphlint.region import Region
+from graphlint.value import NONE, Const, Host, Mapping, Place, Sequence, Value, options, origins
+
+
+def enclosing(region: Region, begin: CaptureBegin) -> list[Enter]:
+    """The calls that are under way at the capture, innermost first."""
+    found: list[Enter] = []
+    depth = len(begin.chain)
+    for fact in reversed([f for f in region.before if isinstance(f, Enter)]):
+        if len(fact.chain) == depth - len(found) and queries.inside(begin, fact):
+            found.append(fact)
+    return found
+
+
+def finders(region: Region, enter: Enter) -> Iterator[Enter]:
+    """Later calls of the same function that replay this graph."""
+    for later in region.after:
+        if not isinstance(later, Enter) or later.name != enter.name or later.region is not None:
+            continue
+        if any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, later)):
+            yield later
+
+
+def others(region: Region, enter: Enter) -> list[Enter]:
+    return [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
+
+
+def arguments(enter: Enter) -> Iterator[tuple[str, int | str | None, Value]]:
+    """Parameters with a Python value, and such values in `*args` or a dictionary of options: name, position or key,
+    value."""
+    for name, value in enter.given.items():
+        if scalar(value):
+            yield name, None, value
+        elif isinstance(value, Sequence) and value.kind == "tuple":
+            yield from ((name, i, item) for i, item in enumerate(value.items) if scalar(item))
+        elif isinstance(value, Mapping) and value.rest is None:
+            yield from ((name, k, item) for k, item in value.items.items() if isinstance(k, str) and scalar(item))
+
+
+def argument(enter: Enter, name: str, position: int | str | None) -> Value | None:
+    value = enter.given.get(name)
+    if position is None:
+        return value
+    if isinstance(position, str):
+        return value.items.get(position, NONE) if isinstance(value, Mapping) else None
+    return value.items[position] if isinstance(value, Sequence) and position < len(value.items) else None
+
+
+def varies(calls: list[Enter], value: Value, name: str, position: int | str | None) -> bool:
+    found = (argument(call, name, position) for call in calls)
+    return any(other is not None and identity(other) != identity(value) for other in found)
+
+
+def identity(value: Value) -> object:
+    if isinstance(value, Const):
+        return type(value.value).__name__, repr(value.value)
+    if isinstance(value, Sequence):
+        return tuple(identity(i) for i in value.items)
+    return value.symbol if isinstance(value, Host) and value.symbol else id(value)
+
+
+def scalar(value: Value) -> bool:
+    """A Python number, flag or name, or a list or tuple of them."""
+    if isinstance(value, Sequence):
+        return bool(value.items) and all(isinstance(i, (Const, Host)) for i in value.items)
+    return isinstance(value, (Const, Host)) and not (isinstance(value, Const) and value.value is None)
+
+
+def all_origins(value: Value | None, depth: int = 3) -> frozenset[Place]:
+    """The places that a key, or the parts of a composed key, were computed from."""
+    if value is None or depth < 0:
+        return frozenset()
+    found = origins(value)
+    for option in options(value):
+        if isinstance(option, Sequence):
+            found = found.union(*(all_origins(i, depth - 1) for i in option.items), all_origins(option.rest, depth - 1))
+        elif isinstance(option, Mapping):
+            found = found.union(*(all_origins(i, depth - 1) for i in option.items.values()))
+    return found
