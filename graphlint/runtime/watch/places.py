@@ -2,19 +2,15 @@
 
 At the end of a capture, the objects that hold each input are found (attributes, dictionary items, lists, globals, local
 variables of running functions, `.grad`). After each statement they are looked at again: a place that holds another
-tensor
-was rebound there, one that holds none was dropped there. When an input's last tensor dies, its line is noted, too: the
-statement that let go of it, or, where it went away with a function's locals, the line that made it.
+tensor was rebound there, one that holds none was dropped there. When an input's last tensor dies, its line is noted,
+too: the statement that let go of it, or, where it went away with a function's locals, the line that made it.
 """
 
 from __future__ import annotations
 
 import ast
 import ctypes
-import gc
-import sys
 import time
-import types
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,41 +21,12 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
-from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
+from graphlint.runtime.watch.holders import Change, Place, find
+from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher, follow
 
 MAX_PLACES = 4000
-#: With more inputs than this, a model's own parameters are looked for in its modules only.
-MANY = 64
 #: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
 BUDGET = 20.0
-
-
-@dataclass(slots=True, eq=False)
-class Place:
-    """`root` gives the object that the steps start from, None once it is gone."""
-
-    root: Any
-    steps: tuple[tuple[str, Any], ...]
-    text: str
-    address: int
-    graph: int
-    gradient: bool = False
-    group: str = ""
-    """`_parameters` or `_buffers`, for a member of a module."""
-    changed: Change | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Change:
-    """A place got something else. kind: "tensor", "host", "none"."""
-
-    at: frames.Site | None
-    kind: str
-    address: int
-    order: int
-    replays: int
-    item: bool = False
-    into_capture: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -98,29 +65,6 @@ class Known:
     places: list[Place] = field(default_factory=list)
     locals: list[Local] = field(default_factory=list)
     ended: int = 0
-
-
-_CONTAINERS = (types.FrameType, list, tuple, types.CellType, weakref.ref, set, torch.Tensor, types.GeneratorType)
-
-
-def _place(root: Any, steps: tuple[tuple[str, Any], ...], text: str, address: int, graph: int) -> Place:
-    return Place(root, steps, text, address, graph)
-
-
-def _is_globals(holder: dict[Any, Any]) -> bool:
-    return "__name__" in holder and "__builtins__" in holder
-
-
-def _members(owner: Any) -> dict[str, Any] | None:
-    """An object's attributes, None for those that cannot be followed."""
-    if type(owner).__module__.startswith("graphlint."):
-        return None
-    try:
-        weakref.ref(owner)
-        own = vars(owner)
-    except TypeError:
-        return None
-    return own if isinstance(own, dict) else None
 
 
 class Places(Watcher):
@@ -195,7 +139,7 @@ class Places(Watcher):
                     )
                 )
         del tensors
-        self._find(known, {id(t): (t, a) for t, a in list(wanted.values())[:MAX_PLACES]})
+        known.places += find({id(t): (t, a) for t, a in list(wanted.values())[:MAX_PLACES]}, graph.number)
         wanted.clear()
         for activation in self.journal.stack:
             names = activation.frame.f_locals if activation.frame.f_code.co_name != "<module>" else {}
@@ -209,118 +153,6 @@ class Places(Watcher):
                         if used is not None and name in code.co_varnames[: code.co_argcount]:
                             self.parameters.append((graph.number, code, name, address, used))
         self.spent += time.perf_counter() - begun
-
-    def _find(self, known: Known, wanted: dict[int, tuple[Any, int]]) -> None:
-        """The places that hold the tensors: one pass over all objects for each of three levels of owners."""
-        if len(wanted) > MANY:
-            wanted = self._members_of_modules(known, wanted)
-        if not wanted:
-            return
-        skip = {id(wanted), *(id(v) for v in wanted.values())}
-        tensors = [t for t, _ in wanted.values()]
-        skip.add(id(tensors))
-        dicts: dict[int, tuple[Any, list[tuple[Any, int]]]] = {}
-        for holder in gc.get_referrers(*tensors):
-            if id(holder) in skip:
-                continue
-            if isinstance(holder, dict):
-                hits = [
-                    (k, wanted[id(v)][1]) for k, v in list(holder.items()) if id(v) in wanted and wanted[id(v)][0] is v
-                ]
-                if hits:
-                    dicts[id(holder)] = (holder, hits)
-            elif not isinstance(holder, _CONTAINERS):
-                self._attributes(known, holder, wanted)
-        plain: dict[int, Any] = {}
-        for holder, hits in dicts.values():
-            if _is_globals(holder):
-                for key, address in hits:
-                    known.places.append(_place(lambda h=holder: h, (("item", key),), str(key), address, known.number))
-            else:
-                plain[id(holder)] = holder
-        if plain:
-            self._owners(known, plain, dicts)
-
-    def _members_of_modules(self, known: Known, wanted: dict[int, tuple[Any, int]]) -> dict[int, tuple[Any, int]]:
-        """The places of a model's own parameters and buffers; returns the tensors that are none. To ask the garbage
-        collector for the holders of n tensors takes n times a walk over all objects."""
-        found: set[int] = set()
-        for owner in gc.get_objects():
-            if torch.nn.Module not in type(owner).__mro__:
-                continue
-            own = vars(owner)
-            for group in ("_parameters", "_buffers"):
-                for name, value in list((own.get(group) or {}).items()):
-                    if id(value) in wanted and wanted[id(value)][0] is value:
-                        found.add(id(value))
-                        text = f"{type(owner).__name__}.{name}"
-                        steps = (("attr", group), ("item", name))
-                        place = _place(weakref.ref(owner), steps, text, wanted[id(value)][1], known.number)
-                        place.group = group
-                        known.places.append(place)
-        return {key: entry for key, entry in wanted.items() if key not in found}
-
-    def _attributes(self, known: Known, owner: Any, wanted: dict[int, tuple[Any, int]]) -> None:
-        """An object that keeps its attributes inline."""
-        own = _members(owner)
-        if own is None:
-            return
-        for name, value in list(own.items()):
-            if id(value) in wanted and wanted[id(value)][0] is value:
-                text = f"{type(owner).__name__}.{name}"
-                known.places.append(
-                    _place(weakref.ref(owner), (("attr", name),), text, wanted[id(value)][1], known.number)
-                )
-
-    def _owners(self, known: Known, plain: dict[int, Any], dicts: dict[int, tuple[Any, list[tuple[Any, int]]]]) -> None:
-        """Who holds the dictionaries: instances whose `__dict__` they are, or that hold them under a name."""
-        held = list(plain.values())
-        outer: dict[int, Any] = {}
-        for owner in gc.get_referrers(*held):
-            if owner is held or owner is plain or isinstance(owner, _CONTAINERS) or id(owner) in dicts:
-                continue
-            if isinstance(owner, dict):
-                outer[id(owner)] = owner
-                continue
-            own = _members(owner)
-            if own is None:
-                continue
-            if id(own) in plain:
-                self._hits(known, owner, (), dicts[id(own)][1])
-            for name, value in list(own.items()):
-                if id(value) in plain and plain[id(value)] is value:
-                    self._hits(known, owner, (("attr", name),), dicts[id(value)][1])
-        inner = {k: v for k, v in outer.items() if not _is_globals(v)}
-        for owner in outer.values():
-            if _is_globals(owner):
-                for name, value in list(owner.items()):
-                    if id(value) in plain and plain[id(value)] is value:
-                        for key, address in dicts[id(value)][1]:
-                            steps = (("item", name), ("item", key))
-                            known.places.append(
-                                _place(lambda o=owner: o, steps, f"{name}[{key!r}]", address, known.number)
-                            )
-        if not inner:
-            return
-        namespaces = list(inner.values())
-        for instance in gc.get_referrers(*namespaces):
-            if instance is namespaces or isinstance(instance, (*_CONTAINERS, dict)):
-                continue
-            own = _members(instance)
-            if own is None or id(own) not in inner:
-                continue
-            for name, value in list(own.items()):
-                if id(value) in plain and plain[id(value)] is value:
-                    self._hits(known, instance, (("attr", name),), dicts[id(value)][1])
-
-    def _hits(self, known: Known, owner: Any, way: tuple[tuple[str, Any], ...], hits: list[tuple[Any, int]]) -> None:
-        for key, address in hits:
-            if not way or way[0][1] in ("_parameters", "_buffers"):
-                steps: tuple[tuple[str, Any], ...] = (("attr", key),)
-                text = f"{type(owner).__name__}.{key}"
-            else:
-                steps, text = (*way, ("item", key)), f"{type(owner).__name__}.{way[0][1]}[{key!r}]"
-            known.places.append(_place(weakref.ref(owner), steps, text, address, known.number))
 
     # ------------------------------------------------------------ what becomes of it
     def done(self, step: Step) -> None:
@@ -462,6 +294,3 @@ class Places(Watcher):
                 step = self.journal.current
                 site = step.site if step is not None else frames.in_user_code(frames.user_sites())
             self.deaths.append(Death(block.start, known.number, site, left, self.machine.order))
-
-
-__all__ = ["MISSING", "Places", "sys"]
