@@ -27,7 +27,7 @@ from graphlint.runtime.cuda.calling import Watch
 from graphlint.runtime.cuda.calls import Calls
 from graphlint.runtime.cuda.outline import Outline
 from graphlint.runtime.cuda.timing import Timing
-from graphlint.runtime.emulate.machine import MAX_EVENTS
+from graphlint.runtime.emulate.timeline import MAX_EVENTS
 from graphlint.runtime.spelling import spelling
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from graphlint.runtime.emulate import graph, rng
-from graphlint.runtime.emulate.machine import Machine, Sleep
+from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.methods import CUDA
 from graphlint.runtime.emulate.record import Recorded
 from graphlint.runtime.emulate.streams import Event, Stream, StreamContext
+from graphlint.runtime.emulate.timeline import Sleep
 
 NAME = "emulated CUDA device"
 TOTAL = 1 << 37

@@ -1,10 +1,7 @@
-"""The emulated device: its memory, its streams, the capture that is open, the work that waits.
+"""The emulated device: a timeline with memory, and what the program has set up on it.
 
 Glossary:
     ghost     a tensor over device memory that keeps nothing alive: what a graph holds of its inputs.
-    pending   work that the GPU would not have done yet (it stands behind a sleep or an asynchronous copy); it runs when
-              the host waits for it.
-    survey    a second run that answers refused reads with values, so that all of a run's faults are listed.
 """
 
 from __future__ import annotations
@@ -24,61 +21,37 @@ from torch.utils._python_dispatch import _disable_current_modes
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate import texts
 from graphlint.runtime.emulate.arena import EAGER, Arena, Block, OutOfMemory, PoolId
-from graphlint.runtime.emulate.storages import storage_of
-from graphlint.runtime.emulate.streams import Clock, Event, Line, Stream, merge
-from graphlint.runtime.spelling import spelling
+from graphlint.runtime.emulate.storages import storage_of as _storage_of
+from graphlint.runtime.emulate.timeline import Timeline
 
 Tensor = torch.Tensor
 _CPU = torch.device("cpu")
-_storage_of = storage_of
-#: Enough for a run of any size that a person looks at; later captured calls are counted only.
-MAX_EVENTS = 400_000
 
 
 class TooLarge(BaseException):
     """The program holds more device memory than values are emulated for."""
 
 
-class Here(threading.local):
-    """What belongs to one thread of the program."""
-
-    stream: Stream | None = None
-    """None: the default stream."""
-    target: str | None = None
-    """Where what is made now lies: "cuda", "cpu", or where its inputs lie (None)."""
-    explicit = 0
-    """Python itself called a factory and meant the CPU."""
-    arguments: Any = ()
-    """Of the call that watchers are told of."""
-
-
-class Machine:
+class Machine(Timeline):
     """One emulated GPU. `version` is the torch version whose behaviour is followed."""
 
     def __init__(self, version: tuple[int, int] = (2, 11), survey: bool = False) -> None:
-        self.version, self.survey = version, survey
+        super().__init__(survey)
+        self.version = version
         self.arena = Arena()
         self.arena.may_grow = self._may_grow
         self.streams_past_first_use: set[int] = set()
         """Streams on which library work has run: measured, an eager allocation there was not refused in a capture."""
-        self.default = Stream(line=Line(0))
-        self.here = Here()
         self.lock = threading.RLock()
         """Held during each call, so that threads of the program meet between calls only, as on a stream."""
-        self.capture: Any = None
-        self.pending: list[Any] = []
-        self.events: list[events.Event] = []
-        self.order = 0
         self.poisoned: dict[int, tuple[str, events.Stack]] = {}
         """Outputs that a compiled function took back, by their storage; touching one raises."""
         self.stale: dict[int, tuple[weakref.ref[Any], events.Stack]] = {}
         """Outputs of compiled functions whose memory a later call took, by the tensor's id."""
         self.trees: Any = None
-        self.broken: str | None = None
         self.libraries: set[tuple[str, bool]] = set()
         self.pinned: dict[int, weakref.ref[Any]] = {}
         self.numbers: dict[int, weakref.ref[Any]] = {}
-        self.stream_changes: list[tuple[int, int]] = []
         self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
         self.owners: dict[int, weakref.ref[Any]] = {}
         self.births: dict[int, events.Stack] = {}
@@ -92,10 +65,6 @@ class Machine:
         self.after_replay: list[Callable[[Any], None]] = []
         self.on_host_write: list[Callable[[list[Tensor]], None]] = []
         self.on_host_read: list[Callable[[list[Tensor]], None]] = []
-        self.counts: Clock = {}
-        """Of each stream, its last operation."""
-        self.host: Clock = {}
-        """What the host has waited for: all work that follows comes after it."""
         self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
         self.autocasts: list[Any] = []
         """Where the open autocast contexts were made, outermost first."""
@@ -106,169 +75,6 @@ class Machine:
         self.compiled_region: Any = None
         self.forward_sites: dict[int, events.Stack] = {}
         """Where autograd nodes were made on the default stream, by their number."""
-        self.listeners: list[Callable[[str, dict[str, Any], events.Stack], None]] = []
-        self.peak_events = MAX_EVENTS
-
-    # ---------------------------------------------------------------- events
-    def log(self, record: type[events.Event], /, **data: Any) -> None:
-        self.order += 1
-        if len(self.events) < self.peak_events or record is not events.Call:
-            self.events.append(record(order=self.order, at=data.pop("at", None) or frames.user_sites(), **data))
-
-    def note(self, name: str, graph: int | None = None, **data: object) -> None:
-        at = frames.user_sites()
-        self.log(events.Note, at=at, name=name, graph=graph, data=data)
-        for listener in self.listeners:
-            listener(name, data, at)
-
-    # ---------------------------------------------------------------- streams
-    def current_stream(self) -> Stream:
-        return self.here.stream or self.default
-
-    def set_stream(self, stream: Stream) -> None:
-        if stream.line is not self.current_stream().line:
-            self.here.stream = stream
-            self.stream_changes.append((torch._C._autograd._get_sequence_nr(), stream.line.id))
-        else:
-            self.here.stream = stream
-
-    def entered_stream(self, stream: Stream) -> None:
-        if self.capture is not None:
-            self.note(
-                "stream-entered", self.capture.number, stream=stream.line.id, member=stream.line.capture is not None
-            )
-
-    def stream_at(self, sequence: int) -> int:
-        """The stream that was current when the autograd node of that number was made."""
-        found = 0
-        for start, stream in self.stream_changes:
-            if start > sequence:
-                break
-            found = stream
-        return found
-
-    def capturing(self) -> bool:
-        return self.current_stream().line.capture is not None
-
-    def wait(self, line: Line, event: Event) -> None:
-        """`line`'s next work comes after what `event` recorded."""
-        if event.clock is None:
-            return
-        if line.capture is not None and event.capture is not line.capture:
-            if event.external:
-                return
-            self.refuse("stream", "wait", texts.ISOLATION)
-            return
-        if event.capture is not None and line.capture is None:
-            if event.capture is not self.capture:
-                return
-            if line.id == 0:
-                self.refuse("stream", "wait", texts.IMPLICIT)
-                return
-            event.capture.join(line)
-        merge(line.clock, event.clock)
-
-    def recorded(self, event: Event, line: Line) -> None:
-        if self.pending:
-            self.pending.append(Mark(line))
-
-    def guarded(self) -> bool:
-        """Whether a capture is open that watches the calls of this thread: its own, or one in "global" mode."""
-        capture = self.capture
-        return capture is not None and (capture.mode == "global" or capture.thread == threading.get_ident())
-
-    def asked(self, line: Line, how: str) -> None:
-        """A query of a stream; a capture allows none."""
-        if self.guarded() or line.capture is not None:
-            self.refuse("sync", how, texts.NOT_PERMITTED)
-
-    # ---------------------------------------------------------------- waiting and pending work
-    def host_waits(self, clock: Clock, how: str, line: Line | None = None) -> None:
-        """The host stops until the work in `clock` is done."""
-        if self.guarded() or (line is not None and line.capture is not None):
-            self.refuse("sync", how, texts.NOT_PERMITTED)
-        self.flush(clock)
-        self.check()
-
-    def synchronize(self, how: str = "synchronize") -> None:
-        if self.capture is not None:
-            self.refuse("sync", how, texts.NOT_PERMITTED)
-        self.flush(None)
-        self.check()
-
-    def check(self) -> None:
-        if self.broken is not None:
-            raise texts.cuda_error(self.broken)
-
-    def behind_pending(self, line: Line) -> bool:
-        """Whether the next work of `line` comes after work that waits."""
-        return any(line.clock.get(p.line.id, 0) >= p.count for p in self.pending if p.waits)
-
-    def unfinished(self, clock: Clock) -> bool:
-        return any(clock.get(p.line.id, 0) >= p.count for p in self.pending if p.waits)
-
-    def flush(self, clock: Clock | None) -> None:
-        """Does the pending work that `clock` comes after; all of it if None."""
-        merge(self.host, self.counts if clock is None else clock)
-        if not self.pending:
-            return
-        rest = []
-        waiting, self.pending = self.pending, []
-        with torch.inference_mode():
-            for work in waiting:
-                if clock is None or clock.get(work.line.id, 0) >= work.count:
-                    work.run(self)
-                else:
-                    rest.append(work)
-        self.pending = rest + self.pending
-
-    # ---------------------------------------------------------------- refusals
-    def refuse(
-        self,
-        kind: str,
-        how: str,
-        text: str,
-        detail: str = "",
-        invalidates: bool | None = None,
-        made_at: events.Stack = (),
-    ) -> None:
-        """Says no as the GPU does; in a survey only notes it.
-
-        Raises:
-            RuntimeError: with the GPU's text, unless this is a survey.
-        """
-        capture = self.capture
-        frame = frames.user_frame()
-        self.log(
-            events.Refusal,
-            graph=capture.number if capture is not None else None,
-            kind=kind,
-            how=how,
-            text=text.splitlines()[0],
-            detail=detail,
-            made_at=made_at,
-            spelled=spelling(frame) if frame is not None else "",
-            through=frames.torch_files(),
-            thread=capture is not None and capture.thread != threading.get_ident(),
-        )
-        for listener in self.listeners:
-            listener("refused", {"kind": kind, "how": how}, ())
-        if self.survey and kind not in ("nested", "recapture", "pool", "not-captured", "replay"):
-            if capture is not None:
-                capture.surveyed = True
-            return
-        cuda = text.startswith(("CUDA error", "cuDNN error"))
-        if capture is not None and (invalidates if invalidates is not None else cuda):
-            capture.invalid = True
-        raise texts.cuda_error(text) if cuda else RuntimeError(text)
-
-    def _may_grow(self, stream: int) -> None:
-        capture = self.capture
-        if capture is None or capture.mode == "relaxed" or not self.guarded():
-            return
-        line = self.current_stream().line
-        if line.capture is None and line.id not in self.streams_past_first_use:
-            self.refuse("stream", "allocation", texts.NOT_PERMITTED)
 
     # ---------------------------------------------------------------- memory
     def holds(self, tensor: Tensor) -> bool:
@@ -281,6 +87,14 @@ class Machine:
     def address(self, tensor: Tensor) -> int:
         """Where the tensor's storage begins."""
         return int(_storage_of(tensor).data_ptr())
+
+    def _may_grow(self, stream: int) -> None:
+        capture = self.capture
+        if capture is None or capture.mode == "relaxed" or not self.guarded():
+            return
+        line = self.current_stream().line
+        if line.capture is None and line.id not in self.streams_past_first_use:
+            self.refuse("stream", "allocation", texts.NOT_PERMITTED)
 
     fake = False
     """Whether tensors have no values."""
@@ -404,30 +218,6 @@ class Machine:
 
 def _forget(table: dict[int, Any], key: int, _: object) -> None:
     table.pop(key, None)
-
-
-class Mark:
-    """An event recorded behind pending work; nothing to do."""
-
-    waits = False
-
-    def __init__(self, line: Line) -> None:
-        self.line, self.count = line, line.clock.get(line.id, 0)
-
-    def run(self, machine: Machine) -> None:
-        """Marks an order only."""
-
-
-class Sleep:
-    """`torch.cuda._sleep`: everything behind it waits."""
-
-    waits = True
-
-    def __init__(self, line: Line) -> None:
-        self.line, self.count = line, line.tick()
-
-    def run(self, machine: Machine) -> None:
-        """Time passes."""
 
 
 _CURRENT: list[Machine] = []
