@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import making
+from graphlint.interp import backward, making
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -257,6 +257,8 @@ def _class_attribute(m: Machine, cls: ClassValue, name: str, span: Span) -> Valu
         return m.at_place(value, Place(owner.id, name, "attribute"))
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
         return Const(cls.name) if name == "__name__" else Host(kind="string")
+    if name == "apply" and backward.is_function(cls):
+        return ExternalMethod(receiver=cls, name=name)
     if cls.external_bases:
         return External(canonical(f"{cls.external_bases[0]}.{name}"))
     return Unknown(name)

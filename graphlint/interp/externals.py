@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Unfollowed, Write
-from graphlint.interp import builtins, capture, containers, contexts, standard, torch_modules, torch_objects
+from graphlint.interp import backward, builtins, capture, containers, contexts, standard, torch_modules, torch_objects
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
-from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, grad_enabled, made_value, note, wanted_device
+from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, made_value, note, wanted_device
 from graphlint.knowledge import results
 from graphlint.knowledge.capture_api import ACCELERATOR_CALLS, COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
 from graphlint.knowledge.engines import ENGINES
@@ -175,7 +175,7 @@ def _special(m: Machine, name: str, last: str, args: Args, kwargs: Kwargs, span:
         case "torch.distributed.is_initialized" | "torch.distributed.is_available":
             return Host(kind="bool")
         case "torch.is_grad_enabled":
-            return Const(grad_enabled(m))
+            return Const(m.grad_enabled())
         case "torch.numel":
             return Host("shape")
         case "torch.Size":
@@ -227,7 +227,7 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
         if name == "torch.equal" or name == "torch.allclose":
             result = Host("read", "bool", m.location(span))
     elif given:
-        tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in given)
+        tracked = m.grad_enabled() and any(t.requires_grad or t.grad_graph for t in given)
         result = m.tensor(
             span, device=results.joint_device(given), grad_graph=tracked, sure=not name.startswith("torch.ops.")
         )
@@ -240,6 +240,8 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
     m.reads(fact, *args, *kwargs.values())
     if name == "torch.autograd.backward":
         m.fill_grads()
+    if name in ("torch.autograd.backward", "torch.autograd.grad"):
+        backward.run(m, span, accumulates=name != "torch.autograd.grad")
     last = name.rpartition(".")[2]
     if last.endswith("_") and not last.endswith("__") and base is not None:
         write = m.emit(Write, span, target=base, how=last, source=args[1] if len(args) > 1 else None, text=text)
@@ -279,6 +281,8 @@ def call_method(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwar
             return _object_method(m, receiver, name, args, kwargs, span, text)
         case Unknown():
             return unknown_method(m, receiver, name, args, kwargs, span, text)
+        case ClassValue() if name == "apply" and backward.is_function(receiver):
+            return backward.apply(m, receiver, args, {k: v for k, v in kwargs.items() if k != "*"}, span)
         case FunctionValue() | BoundMethod() | Partial() if name == "__call__":
             return m.call(receiver, args, kwargs, span, text)
         case Const() | Host():

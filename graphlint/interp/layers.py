@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from graphlint.fact import Op
 from graphlint.interp import capture, externals, torch_objects, tuples
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue
-from graphlint.interp.tensors import grad_enabled, note
+from graphlint.interp.tensors import note
 from graphlint.knowledge import results
 from graphlint.source import Span
 from graphlint.value import (
@@ -74,7 +74,7 @@ def _layer(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Spa
         m.unfollowed(span, f"{text}(...)")
         return Unknown(f"{text}()")
     device = results.joint_device(given + own if given and given[0].device == "?" else given or own)
-    tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in [*given, *own])
+    tracked = m.grad_enabled() and any(t.requires_grad or t.grad_graph for t in [*given, *own])
     shape = torch_objects.forward_shape(last, instance, given[0]) if given else None
     dtype = own[0].dtype if own and own[0].dtype else given[0].dtype if given and last not in ("Embedding",) else None
     result: Value = m.tensor(span, device=device, shape=shape, dtype=dtype, grad_graph=tracked)

@@ -232,9 +232,9 @@ class Climber:
             module = self.program.module(root.path)
             body = module.definition(root.function) if module is not None else None
             if module is not None and isinstance(body, tree.Class):
-                # A class that only holds a mode captures where its users compile.
+                # A class that only holds a mode captures where its users compile, or what lies beside it.
                 lines = module.source.lines[body.lines[0] - 1 : body.lines[1]]
-                if not any(_SITE.search(line) for line in lines):
+                if not any(_SITE.search(line) for line in lines) and not _COMPILES.search(module.source.text):
                     found = [c for c in found if _COMPILES.search(self.program.source(c.path).text)]
             self.called_by[root] = found
         return self.called_by[root]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
-from graphlint.interp import attributes, capture, hooks, iteration, torch_modules, tuples
+from graphlint.interp import attributes, backward, capture, hooks, iteration, torch_modules, tuples
 from graphlint.interp.objects import BoundMethod, ClassValue, ExternalMethod, FunctionValue, Partial
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -260,7 +260,10 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     kind = receiver.external
     if kind == hooks.HANDLE and name == "remove":
         hooks.remove(m, receiver)
+        backward.remove(m, receiver)
         return Const(None)
+    if kind == backward.CONTEXT:
+        return backward.context_method(m, receiver, name, args)
     if (made := tuples.method(m, receiver, name, args, kwargs, span)) is not None:
         return made
     if kind == "torch.Generator" and name in ("manual_seed", "set_state"):

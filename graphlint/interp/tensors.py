@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Write
+from graphlint.interp import backward
 from graphlint.interp.objects import ExternalMethod
 from graphlint.knowledge import results, tensor_methods
 from graphlint.knowledge.factories import dtype_of
@@ -47,15 +48,6 @@ TENSOR_ONLY = frozenset(
         scatter_ backward numel permute expand unbind view_as long half bfloat16 flatten chunk bmm matmul
     """)
 )
-
-
-def grad_enabled(m: Machine) -> bool:
-    for context in reversed(m.contexts):
-        if context.name in ("torch.no_grad", "torch.inference_mode"):
-            return False
-        if context.name == "torch.enable_grad":
-            return True
-    return True
 
 
 def dim_value(tensor: Tensor, at: int) -> Value:
@@ -135,7 +127,7 @@ def call_tensor_method(
         )
     if name in ("register_hook", "register_post_accumulate_grad_hook"):
         m.emit(Op, span, name=f"Tensor.{name}", args=args, kwargs=clean, receiver=receiver, text=f"{text}()")
-        return Unknown()
+        return backward.register(m, receiver, name, args, clean, span)
     result = _result(m, receiver, name, args, clean, span)
     fact = m.emit(
         Op, span, name=f"Tensor.{name}", args=args, kwargs=clean, receiver=receiver, result=result, text=f"{text}()"
@@ -143,6 +135,7 @@ def call_tensor_method(
     m.reads(fact, receiver, *args, *clean.values())
     if name == "backward":
         m.fill_grads()
+        backward.run(m, span)
     moved_to_host = (
         name in ("to", "type") and isinstance(result, Tensor) and result.device == "cpu" and receiver.device != "cpu"
     )
@@ -213,7 +206,7 @@ def made_value(
 ) -> Value:
     """The value that a Result describes."""
     operands = [v for v in (base, *results.first_tensors([*args, *kwargs.values()])) if v is not None]
-    tracked = grad_enabled(m) and any(t.requires_grad or t.grad_graph for t in operands)
+    tracked = m.grad_enabled() and any(t.requires_grad or t.grad_graph for t in operands)
     sure = all(t.sure for t in operands)
     device: Device = found.device
     if device == "?" and any(isinstance(a, Unknown) for a in args) and operands and operands[0].device == "cuda":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphlint.interp import backward
 from graphlint.interp.objects import ClassValue, ExternalMethod
 from graphlint.knowledge import shapes
 from graphlint.source import Span
@@ -229,6 +230,8 @@ def set_training(m: Machine, module: Instance, mode: Value, span: Span, text: st
 def external_attribute(m: Machine, value: Instance, name: str, span: Span) -> Value | None:
     """Attributes of objects whose class is not read; None if it is a method."""
     kind = value.external
+    if kind == backward.CONTEXT:
+        return backward.context_attribute(m, value, name)
     if "$function" in value.attrs and kind in ("torch.compile", "graphed-callable"):
         inner = value.attrs["$function"]
         if name in ("_orig_mod", "__wrapped__"):

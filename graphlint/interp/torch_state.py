@@ -25,6 +25,10 @@ class TorchState(Tape, Journal):
         self.capture_streams: dict[int, Instance] = {}
         self.inductor_cudagraphs = False
         self.tensor_attrs: dict[int, dict[str, Value]] = {}
+        self.to_differentiate: dict[int, Value] = {}
+        """Contexts of custom Functions that were applied and that no backward went through yet."""
+        self.gradient_hooks: dict[int, Value] = {}
+        """Handles of hooks on tensors, which a backward runs."""
 
     def tensor(
         self,
@@ -68,6 +72,15 @@ class TorchState(Tape, Journal):
             if (found := _made_current(context)) is not None:
                 return found
         return self.set_stream if self.set_stream is not None else self.default_stream
+
+    def grad_enabled(self) -> bool:
+        """False inside the innermost block that turns autograd off."""
+        for context in reversed(self.contexts):
+            if context.name in ("torch.no_grad", "torch.inference_mode"):
+                return False
+            if context.name == "torch.enable_grad":
+                return True
+        return True
 
     def grad_of(self, parameter: Tensor) -> Tensor:
         attrs = self.tensor_attrs.setdefault(parameter.storage.id, {})

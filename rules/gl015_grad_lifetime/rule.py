@@ -86,8 +86,13 @@ def _problem(region: Region, fact: Fact, message: str) -> Problem:
 
 
 def _parameters(region: Region) -> set[Storage]:
-    """Parameters that captured work reads."""
-    return {s for s in region.inputs if s.kind == "parameter"}
+    """Parameters, and other leaves whose `.grad` the program speaks of, that captured work reads."""
+    leaves = {
+        f.owner.storage
+        for f in region.life
+        if isinstance(f, Bind) and f.place.name == "grad" and isinstance(f.owner, Tensor)
+    }
+    return {s for s in region.inputs if s.kind == "parameter" or s in leaves}
 
 
 def _clears(fact: Fact, used: set[Storage], strict: bool = False) -> bool:

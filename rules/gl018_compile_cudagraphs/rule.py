@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from graphlint import places, queries
 from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Iterate, Keep, Op, Return, Write
@@ -10,7 +10,7 @@ from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Host, Instance, Place, Sequence, Storage, Tensor, Value, options, tensors
+from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
 
 CALL = "torch.compile.call"
 _COPIES = ("Tensor.contiguous", "Tensor.clone")
@@ -99,11 +99,17 @@ def _origin(region: Region, value: Value, names: dict[tuple[int, str], Op], call
 
 
 def _flat(value: Value) -> list[Tensor]:
+    """The tensors of an output, of a tuple, or of a record that was made of some."""
+    held: Iterable[Value] = ()
     if isinstance(value, Tensor):
         return [value]
-    if isinstance(value, Sequence) and value.kind == "tuple":
-        return [o for i in value.items for o in options(i) if isinstance(o, Tensor)]
-    return []
+    if isinstance(value, Sequence) and value.kind in ("tuple", "named"):
+        held = value.items
+    elif isinstance(value, Mapping):
+        held = value.items.values()
+    elif isinstance(value, Instance) and not value.external:
+        held = value.attrs.values()
+    return [o for i in held for o in options(i) if isinstance(o, Tensor)]
 
 
 def _uses(region: Region, fact: Fact, call: Op | None, names: dict[tuple[int, str], Op]) -> Iterator[tuple[Op, Place]]:
