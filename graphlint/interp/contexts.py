@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit
-from graphlint.interp import attributes, capture
-from graphlint.interp.objects import ClassValue, FunctionValue
+from graphlint.interp import attributes, capture, effort
+from graphlint.interp.objects import BudgetSpent, ClassValue, FunctionValue
 from graphlint.interp.tensors import wanted_device
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -60,11 +60,15 @@ def _own_manager(m: Machine, manager: Instance, item: tree.WithItem, body: Body)
     fact = m.emit(
         Context, item.expr.span, name=manager.cls.name if isinstance(manager.cls, ClassValue) else "", value=manager
     )
-    with m.context(fact, item.expr.span):
-        body(value)
-    leave = attributes.find_method(m, manager, "__exit__")
+    leave, none = attributes.find_method(m, manager, "__exit__"), Const(None)
+    try:
+        with m.context(fact, item.expr.span):
+            body(value)
+    except BudgetSpent:
+        if leave is not None:
+            effort.let_go(m, lambda: m.call(leave, (none, none, none), {}, item.expr.span, "__exit__"))
+        raise
     if leave is not None:
-        none = Const(None)
         m.call(leave, (none, none, none), {}, item.expr.span, "__exit__")
     while len(m.region_stack) > depth:
         m.close_region(item.expr.span)

@@ -51,6 +51,10 @@ class Way:
         return False
 
 
+#: What the end of a block that was left early may cost.
+LETTING_GO = 60
+
+
 def spend(m: Machine, function: FunctionValue, args: tuple[Value, ...], work: Callable[[], V], otherwise: V) -> V:
     """Runs a call of `function` with as much effort as it deserves here."""
     in_project = function.scope.module.in_project
@@ -114,3 +118,14 @@ def rationed(
         # A capture that began inside has raised the budget for good.
         if len(m.regions) == known or m.building:
             m.budget = full
+
+
+def let_go(m: Machine, restore: Callable[[], object]) -> None:
+    """Runs what ends a block that was left early, for little: a flag that it had set is not left set for ever."""
+    full, m.budget = m.budget, m.ticks + LETTING_GO
+    try:
+        restore()
+    except BudgetSpent:
+        pass
+    finally:
+        m.budget = full

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Keep, Raises, Return, Write
-from graphlint.interp import attributes, contexts, flow, iteration, operators, subscripts
+from graphlint.interp import attributes, contexts, effort, flow, iteration, operators, subscripts
 from graphlint.interp.functions import class_value, function_value
 from graphlint.interp.narrowing import lookup_fails, narrow, only_asks
+from graphlint.interp.objects import BudgetSpent
 from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
@@ -305,7 +306,11 @@ def _try(m: Machine, node: tree.Try) -> str:
         end = m.run(body)
         return m.run(node.final) or end
     captured = len(m.regions)
-    end = m.run_protected(node.body)
+    try:
+        end = m.run_protected(node.body)
+    except BudgetSpent:
+        effort.let_go(m, lambda: m.run(node.final))
+        raise
     protects = tuple(m.regions[captured:])
     arms: list[Callable[[], str]] = []
     if node.handlers and not only_asks(m, node.body):

@@ -261,7 +261,7 @@ def _device(m: Machine, name: str, device: Device, kwargs: Kwargs, has_tensors: 
 
     if "device" in kwargs and not (isinstance(kwargs["device"], Const) and kwargs["device"].value is None):
         return wanted_device(m, kwargs["device"]) or device
-    if name in FACTORIES and not has_tensors and device in ("cpu", "?"):
+    if name in FACTORIES and not has_tensors and device in ("cpu", "?") and FACTORIES[name].shape != "like":
         return m.default_device
     return device
 

@@ -259,6 +259,14 @@ class Climber:
                 return []
             own = [Root(root.path, self._outer(module, f)) for f in self._calling(module, parts[-1])]
             return [*own, *self._importers(module, parts[-1])]
+        found = self._naming(root, names)
+        if all(is_test(c.path) for c in found):
+            found += [c for c in self._naming(root, [n for n in names if n[:1].isupper()], made=True) if c not in found]
+        return found
+
+    def _naming(self, root: Root, names: list[str], made: bool = False) -> list[Root]:
+        """The definitions that call one of `names`, or (`made`) a class method of theirs that makes an object."""
+        parts = root.function.split(".")
         found: dict[Root, None] = {}
         for name in names:
             for path in self._files(name, root.path):
@@ -267,7 +275,7 @@ class Climber:
                     continue
                 # Another file's own definition of that name is what its bare calls mean.
                 other = path != root.path and name in parts and caller_module.definition(name) is not None
-                for function in self._calling(caller_module, name, bare=not other):
+                for function in self._calling(caller_module, name, bare=not other, made=made):
                     caller = Root(path, self._outer(caller_module, function))
                     own_class = caller.function and root.function.startswith(f"{caller.function}.")
                     if caller == root or (
@@ -303,10 +311,11 @@ class Climber:
                 found.setdefault(match.group(1))
         return list(found)[:MAX_CLIMB]
 
-    def _calling(self, module: Module, name: str, bare: bool = True) -> list[str]:
+    def _calling(self, module: Module, name: str, bare: bool = True, made: bool = False) -> list[str]:
         """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look.
 
-        bare: calls that name no object or module before it count, too.
+        bare: calls that name no object or module before it count, too. made: what calls a class method that makes an
+        object of the class `name`, such as `from_pretrained`, instead.
         """
         text = module.source.text
         functions: dict[str, None] = {}
@@ -317,7 +326,7 @@ class Climber:
                 continue
             after = text[match.end() : match.end() + 80].lstrip(" \t")
             decorates = before.startswith("@") and (after[:1] in ("", "\r", "\n", "#"))
-            if not after.startswith("(") and not decorates and not (_MAKER.match(after) and name[:1].isupper()):
+            if not (_MAKER.match(after) if made else after.startswith("(") or decorates):
                 continue
             line = text.count("\n", 0, match.start()) + 1
             inner = module.enclosing(line)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from graphlint.knowledge import shapes
 from graphlint.knowledge.words import words
-from graphlint.value import Const, Device, Dim, External, Host, Instance, Tensor, Value
+from graphlint.value import Const, Device, Dim, External, Host, Instance, Tensor, Value, options
 from graphlint.value import Sequence as SequenceValue
 
 ShapeRule = Literal["sizes", "size", "like", "data", "arange", "count", "square", "scalar", "pair", "none"]
@@ -280,6 +280,7 @@ def made_device(name: str, args: Sequence[Value], kwargs: Mapping[str, Value], r
         like = args[0] if args else kwargs.get("input")
     if name in ("torch.as_tensor", "torch.asarray") and args and isinstance(args[0], Tensor):
         like = args[0]
-    if isinstance(like, Tensor):
-        return like.device
-    return "?" if name.startswith("Tensor.") else "cpu"
+    found = next((o for o in options(like) if isinstance(o, Tensor)), None) if like is not None else None
+    if found is not None:
+        return found.device
+    return "?" if name.startswith("Tensor.") or like is not None else "cpu"

@@ -167,6 +167,8 @@ def one_not_copied(region: Region) -> Iterator[Problem]:
             value = entered.given.get(name) if entered is not None else None
             if entered is None or value is None or not _fresh_data(value, storage):
                 continue
+            if entered.order < made.order < replay.order:
+                continue  # the call that captures: its copy is as new as its argument
             sibling = next(
                 (f for f in region.after if isinstance(f, Write) and f.region is None and _static(f, static)), None
             )
