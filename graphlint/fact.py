@@ -244,10 +244,12 @@ class CaptureEnd(Fact):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Replay(Fact):
-    """`g.replay()`, or the call of a graphed or compiled function; `replayed` are the regions it may be."""
+    """`g.replay()`, or the call of a graphed or compiled function; `replayed` are the regions it may be, `through` the
+    names and attributes that the graph is read from: those of `self.last.graph` are `last` and `graph`."""
 
     replayed: tuple[Region, ...]
     graph: Value | None = None
+    through: tuple[Place, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -172,7 +172,7 @@ def graph_dropped(region: Region, fact: Fact) -> bool:
 def _dropped_at(region: Region) -> int:
     mine = queries.graphs(region.graph)
     for later in region.after if mine else ():
-        if isinstance(later, Op) and later.name.endswith(".reset") and later.receiver in mine:
+        if queries.resets(later, mine):
             return later.order
         if (
             isinstance(later, Bind)

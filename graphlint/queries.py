@@ -42,6 +42,13 @@ def held_graphs(value: Value | None, depth: int = 3) -> list[Instance]:
     return list(once("graphs", value, depth, _held_graphs))
 
 
+def resets(fact: Fact, mine: list[Instance]) -> bool:
+    """True if one of the graphs `mine` is reset, or may be the one of several that is."""
+    if not isinstance(fact, Op) or not fact.name.endswith(".reset"):
+        return False
+    return any(g in mine for g in graphs(fact.receiver))
+
+
 def _held_graphs(value: Value, depth: int) -> list[Instance]:
     found: dict[int, Instance] = {}
     for option in options(value):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Truth
-from graphlint.interp import attributes, evaluate, iteration, operators, subscripts
+from graphlint.interp import attributes, evaluate, iteration, iterators, operators, subscripts
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import dim_value
 from graphlint.lower import tree
@@ -83,7 +83,7 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
             return dim_value(value, 0)
         case Sequence(items=items, rest=None):
             return Const(len(items), _size(value))
-        case Mapping(items=mapping_items, rest=None):
+        case Mapping(items=mapping_items, rest=None) if not m.has_grown(value.id):
             return Const(len(mapping_items), _size(value))
         case Const(value=str(string)):
             return Const(len(string))
@@ -296,17 +296,6 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> 
     return args[0] if args else Unknown()
 
 
-def _next(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    m.emit(Op, span, name="builtins.next", args=args, text="next")
-    items, _ = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([Unknown()], True)
-    default = [args[1]] if len(args) > 1 and not (items and not isinstance(items[0], Unknown)) else []
-    return join(*items, *default) if items or default else Unknown()
-
-
-def _iter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    return args[0] if args else Unknown()
-
-
 def _getattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if len(args) >= 2 and isinstance(args[1], Const) and isinstance(args[1].value, str):
         name = args[1].value
@@ -414,8 +403,8 @@ _HANDLERS: dict[str, Callable[[Machine, Args, Kwargs, Span, str], Value]] = {
     "all": _reduce("all"), "sorted": _reduce("sorted"), "sum": _sum, "print": _print, "repr": _repr, "ascii": _repr,
     "format": _repr, "list": _collection("list"), "tuple": _collection("tuple"), "set": _collection("set"),
     "frozenset": _collection("set"), "dict": _dict, "enumerate": _enumerate, "zip": _zip, "map": _map,
-    "filter": _filter, "reversed": _reversed, "next": _next, "iter": _iter, "getattr": _getattr, "hasattr": _hasattr,
-    "setattr": _setattr, "isinstance": _isinstance, "issubclass": _host("bool"), "callable": _callable, "type": _type,
+    "filter": _filter, "reversed": _reversed, "next": iterators.next_, "iter": iterators.iter_, "getattr": _getattr,
+    "hasattr": _hasattr, "setattr": _setattr, "isinstance": _isinstance, "issubclass": _host("bool"), "callable": _callable, "type": _type,
     "abs": _abs, "round": _round, "vars": _vars, "id": _host("number"), "hash": _host("number"), "open": _host(""),
     "divmod": _host("number"), "pow": _host("number"), "ord": _host("number"), "chr": _host("string"), "slice": _slice,
     "globals": _host(""), "locals": _host(""), "input": _host("string"), "bytes": _host("string"),

@@ -21,7 +21,7 @@ from graphlint.interp.objects import (
     SuperValue,
 )
 from graphlint.interp.tape import Activation
-from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS
+from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS, GRAPH_CLASSES
 from graphlint.lower import tree
 from graphlint.source import Location, SourceError, Span
 from graphlint.value import (
@@ -77,6 +77,12 @@ def _call_any(m: Machine, function: Union, args: Args, kwargs: Kwargs, span: Spa
     known = [o for o in callees if not isinstance(o, Unknown)] or callees[:1]
     if len(known) == 1:
         return call(m, known[0], args, kwargs, span, text)
+    methods = [o for o in known if isinstance(o, ExternalMethod)]
+    if len(methods) == len(known) and all(o.name in ("replay", "reset") for o in methods):
+        receivers = [o.receiver for o in methods]
+        if all(isinstance(r, Instance) and r.external in GRAPH_CLASSES for r in receivers):
+            # Which graph it is is not known, but one it is, and only one.
+            return externals.call_any_graph(m, receivers, methods[0].name, args, kwargs, span, text)
     results: list[Value] = []
     with m.condition():
         for option in known[:4]:

@@ -175,7 +175,7 @@ def end(m: Machine, graph: Value, span: Span) -> Value:
 
 def replay(m: Machine, graph: Value, span: Span) -> Value:
     regions = tuple(r for o in options(graph) if isinstance(o, Instance) for r in m.graph_regions.get(o.id, []))
-    m.emit(Replay, span, replayed=regions, graph=graph)
+    m.emit(Replay, span, replayed=regions, graph=graph, through=m.through)
     return Const(None)
 
 

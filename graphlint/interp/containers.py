@@ -71,7 +71,7 @@ def call_sequence(
         return Const(None)
     if name in ("pop", "popleft", "get", "get_nowait"):
         items = iteration.elements(m, receiver)
-        if receiver.items and receiver.rest is None and not m.loops:
+        if receiver.items and receiver.rest is None and not m.in_inexact_loop():
             at = (
                 first.value
                 if isinstance(first, Const) and isinstance(first.value, int)
@@ -157,7 +157,9 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
         case "keys":
             keys: list[Value] = [subscripts.of_key(k) for k in receiver.items]
             return m.sequence("list", keys, Host("loop", kind="") if receiver.rest is not None else None)
-        case "pop" | "popitem":
+        case "popitem":
+            return _popitem(m, receiver, args, kwargs, span, text)
+        case "pop":
             found = receiver.items.get(key) if key is not None else None
             old = found or receiver.rest
             if key is not None and found is not None:
@@ -199,6 +201,22 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             return Const(None)
         case _:
             return Unknown(name)
+
+
+def _popitem(m: Machine, receiver: Mapping, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """The newest entry, or with `last=False` the oldest: (key, value)."""
+    last = kwargs.get("last", args[0] if args else Const(True))
+    sure = receiver.rest is None and isinstance(last, Const)
+    if sure and receiver.items:
+        name = list(receiver.items)[-1 if last.value else 0]  # type: ignore[attr-defined]
+        key, value = subscripts.of_key(name), receiver.items[name]
+        m.remove(receiver.items, name)
+    else:
+        held = [*receiver.items.values(), *([receiver.rest] if receiver.rest is not None else [])]
+        key, value = receiver.keys or Host("loop", kind=""), join(*held) if held else Unknown()
+    place = Place(receiver.id, str(key.value) if isinstance(key, Const) else "*", "item")
+    m.emit(Bind, span, place=place, value=None, old=value, owner=receiver, how="pop", text=text)
+    return m.sequence("tuple", [key, value])
 
 
 def call_scalar(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 FUTURES = ("concurrent.futures.Future", "asyncio.Future")
 _PLACED = (Const, Host, Tensor, Unknown, Union)
 _NUMBERS = (int, float, bool, complex)
+#: Methods that replay a graph, or that objects with a graph replay it in.
+_REPLAYING = frozenset(["replay", "run", "step", "forward", "execute"])
 
 
 def evaluate(m: Machine, node: tree.Expr) -> Value:
@@ -102,7 +104,32 @@ def _call(m: Machine, node: tree.Call) -> Value:
     m.tick()
     function = m.eval(node.func)
     args, kwargs = arguments(m, node.args)
-    return m.call(function, args, kwargs, node.span, spelled(node.func))
+    text = spelled(node.func)
+    if not isinstance(node.func, tree.Attribute) or node.func.name not in _REPLAYING:
+        return m.call(function, args, kwargs, node.span, text)
+    saved, m.through = m.through, (*m.through, *_through(m, node.func.value))
+    try:
+        return m.call(function, args, kwargs, node.span, text)
+    finally:
+        m.through = saved
+
+
+def _through(m: Machine, node: tree.Expr) -> tuple[Place, ...]:
+    """The places that an expression reads an object from, outermost first."""
+    if isinstance(node, tree.Name):
+        holder: Scope | None = m.scope
+        while holder is not None and node.id not in holder.variables:
+            holder = holder.parent
+        kind: Any = "global" if holder is not None and holder.is_module else "local"
+        return (Place(holder.id, node.id, kind),) if holder is not None else ()
+    if isinstance(node, (tree.Attribute, tree.Subscript)):
+        before = _through(m, node.value)
+        with m.quiet_reading():
+            owner = m.eval(node.value)
+        if isinstance(owner, Instance) and isinstance(node, tree.Attribute):
+            return (*before, Place(owner.id, node.name, "attribute"))
+        return (*before, Place(owner.id, "*", "item")) if isinstance(owner, (Sequence, Mapping)) else before
+    return ()
 
 
 def arguments(m: Machine, nodes: tuple[tree.Arg, ...]) -> tuple[tuple[Value, ...], dict[str, Value]]:

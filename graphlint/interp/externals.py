@@ -27,6 +27,7 @@ from graphlint.value import (
     Union,
     Unknown,
     Value,
+    join,
     options,
     tensors,
 )
@@ -375,6 +376,17 @@ def _optimizer_base(receiver: Instance) -> str:
     """The optimizer of torch that the object's class, read from source, derives from, or ""."""
     bases = receiver.cls.external_bases if isinstance(receiver.cls, ClassValue) else []
     return next((b for b in bases if b in OPTIMIZERS), "")
+
+
+def call_any_graph(
+    m: Machine, graphs: list[Value], name: str, args: Args, kwargs: Kwargs, span: Span, text: str
+) -> Value:
+    """A method of one of several graphs."""
+    if name == "replay":
+        return capture.replay(m, join(*graphs), span)
+    with m.condition():
+        m.emit(Op, span, name="torch.cuda.CUDAGraph.reset", receiver=join(*graphs), text=f"{text}()")
+    return Const(None)
 
 
 def _graph_method(m: Machine, graph: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

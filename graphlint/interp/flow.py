@@ -143,6 +143,8 @@ def for_(m: Machine, node: tree.For) -> str:
         if not saved and m.region is None and len(items) == 2:
             # Once more: what the second round captured, the third replays.
             items = [*items, items[-1]]
+    elif iteration.shortened(source, items):
+        m.inexact.add(loop)
     try:
         for index, item in enumerate(items):
             m.loops = (*saved, (loop, min(index, 1)))

@@ -283,6 +283,8 @@ def set_item(
         case Mapping():
             known = as_key(index)
             key = known.value if isinstance(known, Const) and known.value.__hash__ is not None else None
+            if key not in base.items:
+                m.grows(base.id)
             if key is not None or (isinstance(index, Const) and index.value is None):
                 m.bind(span, base.items, Place(base.id, str(key), "item"), value, owner=base, text=text, key=key)
             else:

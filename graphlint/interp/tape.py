@@ -18,7 +18,7 @@ from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.region import Reached, Region
 from graphlint.source import Location, Span
-from graphlint.value import Instance, Union, Value, tensors
+from graphlint.value import Instance, Place, Union, Value, tensors
 
 if TYPE_CHECKING:
     from graphlint.interp.journal import Delta
@@ -69,10 +69,14 @@ class Tape:
         self.loops: tuple[tuple[int, int], ...] = ()
         self.inexact: set[int] = {-1}
         """Loops whose number of rounds is not known."""
+        self.grown: set[tuple[int, int]] = set()
+        """(id of a table, loop of unknown length) where the table gets entries in the loop."""
         self.regions: list[Region] = []
         self.region: Region | None = None
         self.region_stack: list[Region] = []
         self.graph_regions: dict[int, list[Region]] = {}
+        self.through: tuple[Place, ...] = ()
+        """Where the object was read from that a method is called on which may replay its graph."""
 
     def tick(self, cost: int = 1) -> None:
         self.ticks += cost
@@ -168,6 +172,18 @@ class Tape:
     def in_later_round(self) -> bool:
         """True in the second and later rounds of a loop whose number of rounds is not known."""
         return any(index and loop in self.inexact for loop, index in self.loops)
+
+    def grows(self, container: int) -> None:
+        """A table gets another entry: in a loop of unknown length nobody knows how many it gets there."""
+        self.grown |= {(container, loop) for loop, _ in self.loops if loop in self.inexact and loop >= 0}
+
+    def has_grown(self, container: int) -> bool:
+        """True in a later round of a loop of unknown length in which a table grows."""
+        return any(index and (container, loop) in self.grown for loop, index in self.loops)
+
+    def in_inexact_loop(self) -> bool:
+        """True in a loop whose number of rounds is not known: what is taken out once there is taken out more often."""
+        return any(loop in self.inexact for loop, _ in self.loops)
 
     def open_region(self, region: Region, span: Span) -> None:
         # The way to a capture was found: now what it does, and what is done with it, is worth more work.

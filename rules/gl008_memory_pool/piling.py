@@ -130,7 +130,7 @@ def given_up(region: Region, earlier: list[Region]) -> bool:
     mine = [g for o in earlier for g in queries.graphs(o.graph)]
     for fact in region.before:
         if isinstance(fact, Op) and fact.order > earlier[0].end:
-            if fact.name.endswith(".reset") and fact.receiver in mine:
+            if queries.resets(fact, mine):
                 return True
             if fact.name.rpartition(".")[2] in ("clear", "pop", "popleft", "popitem"):
                 return True

@@ -80,6 +80,7 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
             and fact.name.endswith(".reset")
             and isinstance(fact.receiver, Instance)
             and (begin.maybe or not fact.maybe)
+            and not (fact.maybe and evicted(region, fact, fact.receiver))
         ):
             gone[fact.receiver.id] = fact
     users = [g for o in shared for g in queries.graphs(o.graph)]
@@ -96,6 +97,12 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
             function=region.function,
             severity="error",
         )
+
+
+def evicted(region: Region, reset: Fact, graph: Instance) -> bool:
+    """True if a full table lets go of one of its graphs here: the others stay."""
+    past = queries.start_of_call(region, reset)
+    return any(isinstance(f, Bind) and f.how == "pop" and graph in queries.held_graphs(f.old) for f in past)
 
 
 def at_once(region: Region, shared: list[Region]) -> Iterator[Problem]:
