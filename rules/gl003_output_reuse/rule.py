@@ -244,9 +244,20 @@ def chosen(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
         following = next((r for r in replays if r.order > fact.order), None)
         if following is not None and following.loops == fact.loops and queries.inside(following, fact):
             continue  # looked up for the replay that comes next
+        if _taken_out(region, fact):
+            continue
         holders = [o for o in options(fact.value) if _holds(region, o, fact)] if fact.value is not None else []
         if holders and not _leaves_loop(region, fact) and _used_after(region, fact, holders):
             yield fact, "keeps"
+
+
+def _taken_out(region: Region, bind: Bind) -> bool:
+    """True if a statement takes an output out of a table together with its graph: both are let go of."""
+    start = region.position(bind.order)
+    for fact in reversed(region.life[max(start - 8, 0) : start]):
+        if isinstance(fact, Bind) and fact.how == "pop" and fact.at.line == bind.at.line and fact.chain == bind.chain:
+            return bool(queries.held_graphs(fact.old))
+    return False
 
 
 def _holds(region: Region, value: Value, bind: Bind) -> bool:
