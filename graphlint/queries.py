@@ -12,7 +12,21 @@ from collections.abc import Iterable, Iterator
 from graphlint.fact import Branch, CaptureBegin, Context, Enter, Fact, HostRead, Index, Op, Operator, Return, Write
 from graphlint.knowledge.capture_api import GRAPH_CLASSES
 from graphlint.region import Region
-from graphlint.value import Const, Host, Instance, Storage, Tensor, Unknown, Value, once, options, parts, tensors
+from graphlint.value import (
+    Const,
+    Host,
+    Instance,
+    Place,
+    Storage,
+    Tensor,
+    Unknown,
+    Value,
+    once,
+    options,
+    origins,
+    parts,
+    tensors,
+)
 
 STREAM_BLOCKS = frozenset({
     "torch.cuda.stream", "torch.cuda.StreamContext", "torch.cuda.Stream", "torch.Stream", "torch.cuda.ExternalStream",
@@ -106,6 +120,11 @@ def start_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
         yield past
         if isinstance(past, Enter) and len(past.chain) == len(fact.chain):
             return
+
+
+def asked_before(region: Region, fact: Fact, flags: set[Place]) -> bool:
+    """True if the call around `fact` first looks at one of the `flags`."""
+    return any(isinstance(f, Branch) and origins(f.value) & flags for f in start_of_call(region, fact))
 
 
 def exclusive(region: Region, first: Fact, second: Fact) -> bool:

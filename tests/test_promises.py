@@ -27,7 +27,7 @@ LAYERS = (
     ("knowledge",),
     ("fact",),
     ("region",),
-    ("rule", "queries", "arguments", "doubt", "places", "cuda_streams", "edits", "device_number"),
+    ("rule", "queries", "arguments", "batches", "doubt", "places", "cuda_streams", "edits", "device_number"),
     ("config", "notebooks"),
     ("lower",),
     ("program",),

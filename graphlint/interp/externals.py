@@ -313,7 +313,7 @@ def unknown_method(
     fact = m.life[-1]
     m.reads(fact, *args, *clean.values())
     m.unfollowed(span, f"{text}(...)")
-    return Unknown(f"{name}()")
+    return Unknown(receiver.hint if name == "to" else f"{name}()")  # moved, or cast: what it is called by stays true
 
 
 def _object_method(

@@ -150,7 +150,9 @@ def _range(m: Machine, items: list[Value]) -> tuple[list[Value], bool]:
         if len(known) <= 3:
             return [Const(n) for n in known], True
         loop = Host("loop")
-        return [Const(known[0]), Host("loop", inputs=origins(loop))], True
+        # The last stride of a walk over data may be cut short.
+        last = [Const(known[-1])] if known.step > 1 and known.stop != known[-1] + known.step else []
+        return [Const(known[0]), Host("loop", inputs=origins(loop)), *last], True
     inputs = frozenset().union(*(origins(i) for i in items))
     return [Host("loop", inputs=inputs), Host("loop", inputs=inputs)], False
 

@@ -260,6 +260,6 @@ def ExternalMethodOrUnknown(value: Unknown, name: str) -> Value:
     from graphlint.interp.objects import ExternalMethod
     from graphlint.interp.tensors import TENSOR_ONLY
 
-    if name in TENSOR_ONLY or name in ("replay", "capture_begin", "capture_end"):
+    if name in TENSOR_ONLY or name in ("replay", "capture_begin", "capture_end", "to"):
         return ExternalMethod(receiver=value, name=name)
     return Unknown(name)

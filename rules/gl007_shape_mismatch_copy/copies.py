@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphlint import queries
-from graphlint.fact import Bind, Iterate, Write
+from graphlint import batches
+from graphlint.fact import Bind, Write
 from graphlint.region import Region
-from graphlint.value import Const, Instance, Tensor, Unknown, options, tensors
+from graphlint.value import Tensor
 
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "long", "int", "short")
 FLOATS = ("float32", "float64", "float16", "bfloat16", "float", "half", "double")
@@ -49,7 +49,8 @@ def repeated(region: Region, fact: Write) -> str:
     if source.shape is not None and target.shape is not None and source.shape:
         padded = (1,) * (len(target.shape) - len(source.shape)) + source.shape
         short = any(s == 1 and isinstance(t, int) and t > 1 for s, t in zip(padded, target.shape, strict=False))
-        if short and not on_purpose(region, fact, source):
+        # Nobody gives a graphed callable a row to get a batch out.
+        if short and (region.kind == "graphed-callables" or not on_purpose(region, fact, source)):
             return (
                 f"a tensor of shape {_shape(source)} is repeated over the static input of shape {_shape(target)} "
                 "without a word"
@@ -72,46 +73,14 @@ def on_purpose(region: Region, fact: Write, source: Tensor) -> bool:
 
 def last_batch(region: Region, fact: Write) -> str:
     """A batch of a loader copied whole, where the last one may be smaller."""
-    if (
-        fact.how != "copy_"
-        or not isinstance(fact.target, Tensor)
-        or fact.target.view
-        or not isinstance(fact.source, Unknown)
-    ):
+    if fact.how != "copy_" or not isinstance(fact.target, Tensor) or fact.target.view or fact.source is None:
         return ""
-    loader = _loader(region, fact) if fact.source.hint.startswith("batch") else None
-    if loader is None or _full_batches(loader):
+    if not batches.smaller_last(region, fact, fact.source):
         return ""
     return (
         "the last batch of this loader may be smaller: one row is repeated silently, more are refused; pass "
         "`drop_last=True` or pad"
     )
-
-
-def _loader(region: Region, fact: Write) -> Instance | None:
-    """The DataLoader whose batch is copied."""
-    depth = len(fact.loops)
-    for past in reversed([f for f in region.life if isinstance(f, Iterate) and f.order < fact.order]):
-        if len(past.loops) < depth and fact.loops[: len(past.loops)] == past.loops and queries.inside(fact, past):
-            for option in options(past.value):
-                if isinstance(option, Instance) and option.external.endswith(".DataLoader"):
-                    return option
-    return None
-
-
-def _full_batches(loader: Instance) -> bool:
-    flag = loader.kwargs.get("drop_last")
-    if flag is not None:
-        return not isinstance(flag, Const) or bool(flag.value)
-    size = loader.kwargs.get("batch_size", loader.args[1] if len(loader.args) > 1 else Const(1))
-    if "batch_sampler" in loader.kwargs or not isinstance(size, Const) or not isinstance(size.value, int):
-        return True
-    data = loader.args[0] if loader.args else loader.kwargs.get("dataset")
-    rows = [t.shape[0] for t in tensors(data, 2) if t.shape] if data is not None else []
-    if isinstance(data, Instance):
-        rows += [t.shape[0] for a in data.args for t in tensors(a, 1) if t.shape]
-    known = [r for r in rows if isinstance(r, int)]
-    return not known or size.value < 2 or known[0] % size.value == 0
 
 
 def cut(fact: Write) -> str:

@@ -10,6 +10,7 @@ from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.value import Tensor
 
+from .calls import inputs_of_call
 from .copies import cut, last_batch, refused, repeated
 from .tails import stale_tails
 
@@ -30,6 +31,12 @@ def check(region: Region) -> Iterator[Problem]:
             if message and (fact.at, 0) not in seen:
                 seen.add((fact.at, 0))
                 yield _problem(region, fact, message)
+        for copy in inputs_of_call(region, fact):
+            message = refused(copy) or repeated(region, copy) or last_batch(region, copy)
+            if message and (fact.at, 0) not in seen:
+                seen.add((fact.at, 0))
+                message = message.replace("static input", "sample input")
+                yield Problem(fact.at, message, region.way(fact), function=fact.function)
     for fact in stale_tails(region):
         if (fact.at, 1) not in seen:
             seen.add((fact.at, 1))

@@ -27,6 +27,8 @@ from graphlint.value import (
     origins,
 )
 
+from .taking import taken
+
 _LOGGERS = frozenset(
     [
         "add_scalar",
@@ -254,6 +256,8 @@ def _grows(value: Instance) -> str:
 
 
 def _called(region: Region, fact: Op) -> Problem | None:
+    if (message := taken(region, fact)) is not None:
+        return _problem(region, fact, message)
     last = fact.name.rpartition(".")[2]
     receiver = fact.receiver
     if last == "step" and isinstance(receiver, Instance) and _scheduler(receiver):

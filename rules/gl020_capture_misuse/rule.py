@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator
 from graphlint import queries
 from graphlint.fact import (
     Bind,
-    Branch,
     CaptureBegin,
     CaptureEnd,
     Enter,
     Fact,
     HostRead,
-    Keep,
     Op,
     Operator,
     Raises,
@@ -24,7 +22,9 @@ from graphlint.fact import (
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Instance, Place, Sequence, Tensor, Unknown, Value, options, origins, tensors
+from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, Value, options, tensors
+
+from .eviction import replayed_after_eviction
 
 MANUAL = ("graph", "begin-end", "accelerator-graph", "graphed-callables")
 HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook")
@@ -138,18 +138,11 @@ def swallowed(region: Region) -> Iterator[Problem]:
         handled = [f for f in region.life if fact.began <= f.order < fact.order]
         gives_up = any(map(gives_way, (f for f in handled if f.order > fact.began)))
         flags = {f.place for f in region.life if isinstance(f, Bind) and region.end < f.order < fact.began}
-        later = [r for r in replays if r.order > fact.order and not asked_before(region, r, flags)]
+        later = [r for r in replays if r.order > fact.order and not queries.asked_before(region, r, flags)]
         if fact.ended in ("", "return") and not gives_up and later:
             message = "swallows a failed capture: the graph holds nothing, and the current stream is left capturing"
             notes = (Note(region.at, "captured here"), Note(later[0].at, "replayed here all the same"))
             yield Problem(fact.at, message, notes, function=fact.function)
-
-
-def asked_before(region: Region, replay: Replay, flags: set[Place]) -> bool:
-    """True if the call that replays first looks at a flag that only a capture without failure sets."""
-    return any(
-        isinstance(f, Branch) and origins(f.value) & flags for f in queries.start_of_call(region, replay)
-    )  # fmt: skip
 
 
 def gives_way(fact: Fact) -> bool:
@@ -266,60 +259,6 @@ def replayed_after_reset(region: Region, begin: CaptureBegin) -> Iterator[Proble
                     fact.at, message, (Note(gone.at, "reset here"), *region.way(fact)), function=fact.function
                 )
             return
-
-
-def replayed_after_eviction(region: Region) -> Iterator[Problem]:
-    """A full cache resets a graph, and another place that holds it, or the table itself, hands it out all the same."""
-    mine = queries.graphs(region.graph)
-    resets = [f for f in region.after if queries.resets(f, mine)]
-    for reset in resets if len(mine) == 1 else ():
-        if not reset.maybe:
-            continue  # told by its order alone
-        around = [*queries.start_of_call(region, reset), *queries.rest_of_call(region, reset)]
-        flags = {f.place for f in around if isinstance(f, Bind) and f.place.kind == "attribute"}
-        left = {getattr(f.owner, "id", 0) for f in around if _leaves(f, mine[0])}
-        for replay in region.after:
-            if not isinstance(replay, Replay) or replay.order < reset.order or queries.inside(replay, reset):
-                continue
-            if region not in replay.replayed or asked_before(region, replay, flags):
-                continue
-            held = still_held(region, reset, replay, mine[0]) if left else left_in_table(region, reset, replay, around)
-            if held is not None:
-                message = "replays a graph that was reset when its table was full, which raises: " + (
-                    "what holds it must let go of it, too" if left else "take it out of the table as well"
-                )
-                notes = (Note(reset.at, "reset here"), Note(held.at, "still held here"), *region.way(replay))
-                yield Problem(replay.at, message, notes, function=replay.function)
-                return
-
-
-def _leaves(fact: Fact, graph: Instance) -> bool:
-    """True if a container lets go of `graph` at `fact`."""
-    return isinstance(fact, Bind) and fact.value is None and graph in queries.held_graphs(fact.old)
-
-
-def still_held(region: Region, reset: Fact, replay: Replay, graph: Instance) -> Fact | None:
-    """Where a name or an attribute that is replayed through got the graph, before it was reset."""
-    if queries.graphs(replay.graph) != [graph]:
-        return None
-    for place in replay.through:
-        binds = [f for f in region.life if isinstance(f, Bind) and f.place == place and f.order < replay.order]
-        if binds and binds[-1].order < reset.order and queries.held_graphs(binds[-1].value) == [graph]:
-            return binds[-1]
-    return None
-
-
-def left_in_table(region: Region, reset: Fact, replay: Replay, around: list[Fact]) -> Fact | None:
-    """Where a capture put the graph into a table that never lets go of it, though the same call resets older ones."""
-    graph = queries.graphs(region.graph)[0]
-    for fact in around:
-        if isinstance(fact, Keep) and fact.order < reset.order and graph in queries.held_graphs(fact.value):
-            table = getattr(fact.container, "id", 0)
-            later = [f for f in region.life if isinstance(f, Bind) and getattr(f.owner, "id", -1) == table]
-            through = any(p.owner == table for p in replay.through)
-            if through and not any(f.order > reset.order and queries.inside(f, reset) for f in later):
-                return fact
-    return None
 
 
 def left_open(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
