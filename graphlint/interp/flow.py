@@ -144,7 +144,7 @@ def for_(m: Machine, node: tree.For) -> str:
             # Once more: what the second round captured, the third replays.
             items = [*items, items[-1]]
     elif iteration.shortened(source, items):
-        m.inexact.add(loop)
+        m.shortened.add(loop)
     try:
         for index, item in enumerate(items):
             m.loops = (*saved, (loop, min(index, 1)))

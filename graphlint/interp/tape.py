@@ -69,6 +69,8 @@ class Tape:
         self.loops: tuple[tuple[int, int], ...] = ()
         self.inexact: set[int] = {-1}
         """Loops whose number of rounds is not known."""
+        self.shortened: set[int] = set()
+        """Loops that have more rounds than are run."""
         self.grown: set[tuple[int, int]] = set()
         """(id of a table, loop of unknown length) where the table gets entries in the loop."""
         self.regions: list[Region] = []
@@ -174,16 +176,19 @@ class Tape:
         return any(index and loop in self.inexact for loop, index in self.loops)
 
     def grows(self, container: int) -> None:
-        """A table gets another entry: in a loop of unknown length nobody knows how many it gets there."""
-        self.grown |= {(container, loop) for loop, _ in self.loops if loop in self.inexact and loop >= 0}
+        """A table gets another entry: in a loop that is not run to its end nobody knows how many it gets there."""
+        self.grown |= {(container, loop) for loop, _ in self.loops if self._runs_on(loop) and loop >= 0}
 
     def has_grown(self, container: int) -> bool:
-        """True in a later round of a loop of unknown length in which a table grows."""
+        """True in a later round of a loop that is not run to its end, in which a table grows."""
         return any(index and (container, loop) in self.grown for loop, index in self.loops)
 
     def in_inexact_loop(self) -> bool:
-        """True in a loop whose number of rounds is not known: what is taken out once there is taken out more often."""
-        return any(loop in self.inexact for loop, _ in self.loops)
+        """True in a loop that has more rounds than are run: what is taken out once there is taken out more often."""
+        return any(self._runs_on(loop) for loop, _ in self.loops)
+
+    def _runs_on(self, loop: int) -> bool:
+        return loop in self.inexact or loop in self.shortened
 
     def open_region(self, region: Region, span: Span) -> None:
         # The way to a capture was found: now what it does, and what is done with it, is worth more work.
