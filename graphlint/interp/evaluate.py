@@ -252,22 +252,9 @@ def _compare(m: Machine, node: tree.Compare) -> Value:
 
 
 def _ifexp(m: Machine, node: tree.IfExp) -> Value:
-    test = m.eval(node.test)
-    known = truth(m, test, "ternary", node.test)
-    from graphlint.interp.flow import note_branch
-    from graphlint.interp.narrowing import narrowed
+    from graphlint.interp.flow import if_expression
 
-    if known is not None:
-        note_branch(m, node.test, test, known, node.body if known else node.orelse)
-        return m.eval(node.body if known else node.orelse)
-    with m.condition():
-        with narrowed(m, node.test, True):
-            note_branch(m, node.test, test, True, node.body)
-            body = m.eval(node.body)
-        with narrowed(m, node.test, False):
-            note_branch(m, node.test, test, False, node.orelse)
-            orelse = m.eval(node.orelse)
-    return join(body, orelse)
+    return if_expression(m, node)
 
 
 def _lambda(m: Machine, node: tree.Lambda) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Branch, Iterate
 from graphlint.interp import execute, iteration, operators
@@ -12,12 +12,7 @@ from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
 from graphlint.source import Span
-from graphlint.value import (
-    Tensor,
-    Unknown,
-    Value,
-    options,
-)
+from graphlint.value import Unknown, Value, join
 
 if TYPE_CHECKING:
     from graphlint.interp.journal import Delta
@@ -83,21 +78,33 @@ def end_of(node: tree.Node) -> Span:
 
 
 def if_(m: Machine, node: tree.If) -> str:
+    return decide(m, node, "if", m.run)
+
+
+def if_expression(m: Machine, node: tree.IfExp) -> Value:
+    values: list[Value] = []
+
+    def go(body: tree.Expr) -> str:
+        values.append(m.eval(body))
+        return ""
+
+    decide(m, node, "ternary", go)
+    return join(*values)
+
+
+def decide(m: Machine, node: tree.If | tree.IfExp, how: str, go: Callable[[Any], str]) -> str:
+    """Asks the test and goes the way that it says; both ways, from the same state, where that is not known."""
     test = m.eval(node.test)
-    known = truth(m, test, "if", node.test)
-    if known is not None:
-        note_branch(m, node.test, test, known, node.body if known else node.orelse)
-        return m.run(node.body if known else node.orelse)
+    known = truth(m, test, how, node.test)
 
-    def arm(taken: bool) -> Callable[[], str]:
-        def go() -> str:
+    def arm(taken: bool) -> str:
+        body = node.body if taken else node.orelse
+        if known is None:
             narrow(m, node.test, taken)
-            note_branch(m, node.test, test, taken, node.body if taken else node.orelse)
-            return m.run(node.body if taken else node.orelse)
+        note_branch(m, node.test, test, taken, body)
+        return go(body)
 
-        return go
-
-    return branch(m, [arm(True), arm(False)])
+    return arm(known) if known is not None else branch(m, [lambda: arm(True), lambda: arm(False)])
 
 
 def match_(m: Machine, node: tree.Match) -> str:
@@ -111,8 +118,6 @@ def match_(m: Machine, node: tree.Match) -> str:
                 m, "==", subject, value, tree.Compare(node.span, node.subject, ("==",), (pattern,))
             )
             truth(m, compared, "match", node.subject)
-        if any(isinstance(o, Tensor) for o in options(subject)) and case.values:
-            pass
 
         def go(case: tree.Case = case) -> str:
             for name in case.names:

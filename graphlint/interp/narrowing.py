@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -176,24 +175,3 @@ def _asks(m: Machine, node: tree.Expr) -> bool:
                 callee = m.eval(func)
             return isinstance(callee, External) and callee.name in _ASKED
     return False
-
-
-@contextmanager
-def narrowed(m: Machine, test: tree.Expr, taken: bool) -> Iterator[None]:
-    """Narrows inside the block only."""
-    m.journalling += 1
-    mark = len(m.journal)
-    narrow(m, test, taken)
-    touched = m.journal[mark:]
-    m.journalling -= 1
-    try:
-        yield
-    finally:
-        for target, key, old in reversed(touched):
-            if old is not None and key in target:
-                target[key] = old
-        if not m.journalling:
-            m.journal.clear()
-
-
-# ----------------------------------------------------------------------------------------------------- loops
