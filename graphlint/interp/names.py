@@ -8,21 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.config import Config
-from graphlint.interp import making
+from graphlint.interp import making, registries
 from graphlint.interp.objects import ClassValue, FunctionValue, ModuleValue, Scope
 from graphlint.knowledge.names import CONSTANTS, canonical
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
 from graphlint.source import SourceError
-from graphlint.value import Const, Device, External, Host, Mapping, Unknown, Value, join
+from graphlint.value import Const, Device, External, Host, Unknown, Value, join
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
-#: So many decorated definitions are looked through for what fills an empty table of their module.
-REGISTRANTS = 16
 _HOST_TYPES = {"int": "number", "float": "number", "bool": "bool", "str": "string", "bytes": "string"}
 
 
@@ -102,16 +100,8 @@ class Names:
             self.evaluating.discard(key)
         if value is not None:
             scope.variables[name] = value
-            if isinstance(value, Mapping) and not value.items and value.rest is None:
-                self._registrants(m, module)
+            registries.fill(m, module, name, value)
         return value
-
-    def _registrants(self, m: Machine, module: Module) -> None:
-        """Evaluates the decorated definitions of a module with an empty table, which they may fill."""
-        decorated = [d for d in module.definitions() if d.decorators and "." not in d.qualname]
-        for definition in decorated[:REGISTRANTS]:
-            with m.quiet():
-                self.global_(m, module, definition.name)
 
     def _evaluate_global(self, m: Machine, module: Module, scope: Scope, name: str) -> Value | None:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,19 @@ class Module:
             SourceError: LibCST cannot parse one of them.
         """
         return tuple([self._statement(item) for item in self._bindings().get(name, ())])
+
+    def naming(self, words: Collection[str]) -> tuple[tree.Stmt, ...]:
+        """Top-level statements that name one of `words`; definitions, imports and blocks are left out."""
+        found: list[tree.Stmt] = []
+        for item in self._index.items:
+            if item.kind in ("assign", "other") and not item.children and item.entry is None:
+                lines = "\n".join(self.source.lines[item.first - 1 : item.last])
+                if any(re.search(rf"\b{re.escape(word)}\b", lines) for word in words):
+                    try:
+                        found.append(self._statement(item))
+                    except SourceError as error:
+                        self.errors.setdefault(self.path, str(error))
+        return tuple(found)
 
     def origins(self, name: str) -> tuple[tree.Stmt | None, ...]:
         """What binds `name` at top level, the likeliest first: the import statement, or None for code of this file.

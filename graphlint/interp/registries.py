@@ -1,0 +1,133 @@
+"""Tables that code all over a project fills when it is imported: by decorators, calls and assignments at top level.
+
+Glossary:
+    table      a dictionary of a module, or what keeps one: `OPS = {}`, `OPS = Registry()`, `class Ops`.
+    registrar  a function of the table's module that stores into it: other files use it as a decorator, or call it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue
+from graphlint.lower import tree
+from graphlint.program.module import Module
+from graphlint.value import Instance, Mapping, Value
+
+if TYPE_CHECKING:
+    from graphlint.interp.machine import Machine
+
+#: So many files that register something are looked into, and so many entries taken from each.
+FILES = 24
+ENTRIES = 32
+_STORES = re.compile(r"\]\s*=(?!=)|\.(?:setdefault|update|append|add)\(")
+
+
+def fill(m: Machine, module: Module, name: str, value: Value) -> None:
+    """Runs what fills the table `value`, which `module` calls `name`: as if every file had been imported."""
+    if isinstance(value, Mapping) and not value.items and value.rest is None:
+        _run_decorated(m, module)
+    if not module.in_project or None not in module.origins(name):
+        return
+    registrars = _registrars(m, module, name, value)
+    if registrars is None:
+        return
+    words = [name, *(r.node.name for r in registrars if isinstance(r.node, tree.Function))]
+    for other in _importers(m, module, words):
+        for definition in other.definitions():
+            if "." not in definition.qualname and any(
+                _registers(m, other, d, words, registrars, value) for d in definition.decorators
+            ):
+                with m.quiet():
+                    m.names.global_(m, other, definition.name)
+        _run_statements(m, other, words, registrars, value)
+
+
+def _run_decorated(m: Machine, module: Module) -> None:
+    """Evaluates the decorated definitions of the table's own module, which may fill it."""
+    decorated = [d for d in module.definitions() if d.decorators and "." not in d.qualname]
+    for definition in decorated[:ENTRIES]:
+        with m.quiet():
+            m.names.global_(m, module, definition.name)
+
+
+def _registrars(m: Machine, module: Module, name: str, value: Value) -> list[FunctionValue] | None:
+    """The functions by which others register; None if nobody can, as far as the text of the module tells."""
+    if isinstance(value, Mapping):
+        stores = re.compile(rf"\b{re.escape(name)}(?:\[[^\]\n]*\]\s*=(?!=)|\.(?:setdefault|update)\()")
+        lines = [n for n, line in enumerate(module.source.lines, 1) if stores.search(line)]
+        around = [d for line in lines for d in module.enclosing_chain(line) if "." not in d.qualname]
+        outer = dict.fromkeys(d.name for d in around if isinstance(d, tree.Function))
+        found = [m.names.global_(m, module, function) for function in outer]
+        return [f for f in found if isinstance(f, FunctionValue)]
+    cls = value.cls if isinstance(value, Instance) else value
+    if not isinstance(cls, ClassValue) or not cls.module.in_project or m.names.is_module_class(m, cls):
+        return None
+    first, last = cls.node.lines
+    text = "\n".join(cls.module.source.lines[first - 1 : last])
+    if not _STORES.search(text) or (cls is value and "classmethod" not in text):
+        return None
+    held = value.attrs if isinstance(value, Instance) else m.names.load(m, cls).attrs
+    return [] if any(isinstance(v, Mapping) for v in held.values()) else None
+
+
+def _importers(m: Machine, module: Module, words: list[str]) -> Iterator[Module]:
+    """The table's module, and those that name it and one of `words`."""
+    yield module
+    program = m.names.program
+    named = set(program.mentions(module.name.rpartition(".")[2])) if module.name else set()
+    paths = {path: None for word in words for path in program.mentions(word) if path != module.path}
+    for path in [p for p in paths if p in named or p.parent == module.path.parent][:FILES]:
+        other = program.module(path)
+        if other is not None:
+            yield other
+
+
+def _registers(
+    m: Machine, other: Module, node: tree.Expr, words: list[str], registrars: list[FunctionValue], table: Value
+) -> bool:
+    """True if a decorator, or the callee of a call, is a registrar of the table, or one of its own methods."""
+    while isinstance(node, tree.Call):
+        node = node.func
+    if not _names(node) & set(words):
+        return False
+    with m.quiet(), m.quiet_reading():
+        made = m.eval_in(m.names.module_scope(other), node)
+    if isinstance(made, BoundMethod):
+        return made.receiver is table
+    return isinstance(made, FunctionValue) and any(made.node is r.node for r in registrars)
+
+
+def _names(node: tree.Expr) -> set[str]:
+    """The names in `a.b.c`."""
+    found: set[str] = set()
+    while isinstance(node, tree.Attribute):
+        found.add(node.name)
+        node = node.value
+    return found | ({node.id} if isinstance(node, tree.Name) else set())
+
+
+def _run_statements(m: Machine, other: Module, words: list[str], registrars: list[FunctionValue], table: Value) -> None:
+    """Runs calls of a registrar and stores into the table that stand at a file's top level."""
+    scope = m.names.module_scope(other)
+    for statement in other.naming(words)[:ENTRIES]:
+        fills = False
+        if isinstance(statement, tree.ExprStmt) and isinstance(statement.value, tree.Call):
+            call = statement.value
+            fills = _registers(m, other, call, words, registrars, table) or _is_table(m, other, call.func, table)
+        elif isinstance(statement, tree.Assign):
+            targets = [t for t in statement.targets if isinstance(t, tree.Subscript)]
+            fills = bool(targets) and all(_is_table(m, other, t, table) for t in targets)
+        if fills:
+            with m.quiet():
+                m.run_in(scope, (statement,))
+
+
+def _is_table(m: Machine, other: Module, node: tree.Expr, table: Value) -> bool:
+    """True for `TABLE[...]` and `TABLE.update`."""
+    if not isinstance(node, (tree.Subscript, tree.Attribute)):
+        return False
+    with m.quiet(), m.quiet_reading():
+        return m.eval_in(m.names.module_scope(other), node.value) is table
