@@ -73,7 +73,9 @@ def _convert(m: Machine, name: str, value: Value | None, span: Span, text: str) 
         node = tree.Name(span, text)
         known = operators.truth(m, value, "if", node)
         return Host(kind="bool", inputs=origins(value)) if known is None else Const(known)
-    return Unknown(value.hint) if isinstance(value, Unknown) else Host(kind=kind, inputs=origins(value))
+    if isinstance(value, Unknown):
+        return Unknown(value.hint, value.inputs)
+    return Host(kind=kind, inputs=origins(value))
 
 
 def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -91,7 +91,7 @@ class Machine(TorchState):
                 value.requires_grad, value.grad_graph, value.sure, value.stream, place=place,
             )  # fmt: skip
         if isinstance(value, Unknown):
-            return Unknown(value.hint or place.name, place=place)
+            return Unknown(value.hint or place.name, value.inputs, place=place)
         if isinstance(value, Union):
             return Union(tuple(self.at_place(o, place) for o in value.options), place=place)
         return value

@@ -19,6 +19,7 @@ from graphlint.value import (
     Host,
     Instance,
     Mapping,
+    Place,
     Sequence,
     Tensor,
     Union,
@@ -78,15 +79,22 @@ def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> V
         for value in values:
             if isinstance(value, Tensor):
                 m.emit(HostRead, node.span, op="format", value=value, text="%")
-    if isinstance(left, Unknown) and isinstance(right, Unknown):
-        return Unknown(left.hint)
+    # A name of a package that is not read is as good as unknown.
+    left, right = (Unknown(v.name.rpartition(".")[2]) if isinstance(v, External) else v for v in (left, right))
     if isinstance(left, (Host, Const, Unknown)) and isinstance(right, (Host, Const, Unknown)):
         if isinstance(left, Unknown) or isinstance(right, Unknown):
-            return Unknown(left.hint if isinstance(left, Unknown) else getattr(right, "hint", ""))
+            hint = left.hint if isinstance(left, Unknown) else getattr(right, "hint", "")
+            # Whatever the other is, a number or a tensor: a number that a capture computes with is frozen in the graph.
+            return Unknown(hint, numbers_in(left) | numbers_in(right) if m.region is not None else frozenset())
         read_at = next((v.read_at for v in (left, right) if isinstance(v, Host) and v.read_at is not None), None)
         kind = "string" if any(isinstance(v, Host) and v.kind == "string" for v in (left, right)) else "number"
         return Host(_source(left, right), kind, read_at, origins(left) | origins(right), _symbol(op, left, right))
     return Unknown()
+
+
+def numbers_in(value: Value) -> frozenset[Place]:
+    """The places of the numbers that `value` was computed from, as far as it is sure that they are numbers."""
+    return value.inputs if isinstance(value, Unknown) else origins(value)
 
 
 def _symbol(op: str, left: Value, right: Value) -> str | None:

@@ -250,6 +250,8 @@ def _flat(value: Value, depth: int) -> Iterator[Value]:
         elif isinstance(option, Host):
             if option.source != "read":
                 yield option
+        elif isinstance(option, Unknown) and option.inputs:
+            yield Host(inputs=option.inputs)
         elif isinstance(option, Sequence) and depth > 0:
             for item in option.items:
                 yield from _flat(item, depth - 1)
