@@ -51,8 +51,8 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Unknown(Value):
-    """Nothing is known; `hint` is the name it was read under, for messages and name-based doubt; `inputs` are the places
-    of numbers that captured code computed it from, beside what is not known."""
+    """Nothing is known; `hint` is the name it was read under, for messages and name-based doubt; `inputs` are the
+    places of numbers that captured code computed it from, beside what is not known."""
 
     hint: str = ""
     inputs: frozenset[Place] = frozenset()

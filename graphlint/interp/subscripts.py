@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Keep, Pick, Write
-from graphlint.interp import iteration, operators
+from graphlint.interp import operators, slices
 from graphlint.interp.objects import ClassValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge import shapes
@@ -79,7 +79,7 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
         if base.kind == "shape" and base.rest is not None:
             return base.rest
         if -len(base.items) <= at < len(base.items) and (base.rest is None or at >= 0):
-            return m.at_place(base.items[at], Place(base.id, str(at), "item"))
+            return m.at_place(base.items[at], Place(base.id, str(slices.position(base, at)), "item"))
         return base.rest if base.rest is not None else Unknown()
     if isinstance(index, Tensor):
         m.emit(HostRead, node.span, op="index", value=index, text=spelled(node))
@@ -268,10 +268,10 @@ def set_item(
             m.writes(fact, base)
         case Sequence():
             if isinstance(index, Sequence) and index.kind == "slice":
-                for item in iteration.elements(m, value):
-                    m.append(base, item)
+                slices.store(m, base, index, value, span, text)
                 return
             at = index.value if isinstance(index, Const) and isinstance(index.value, int) else None
+            at = slices.position(base, at) if at is not None else None
             place = Place(base.id, str(at) if at is not None else "*", "item")
             old = base.items[at] if at is not None and -len(base.items) <= at < len(base.items) else base.rest
             if at is not None and -len(base.items) <= at < len(base.items):
@@ -325,6 +325,8 @@ def delete_item(m: Machine, container: Value, key: Value, node: tree.Subscript) 
         m.emit(
             Bind, node.span, place=place, value=None, old=old or container.rest, owner=container, how="del", text=text
         )
+    elif isinstance(container, Sequence) and isinstance(key, Sequence) and key.kind == "slice":
+        slices.delete(m, container, key, node.span, text)
     elif isinstance(container, Sequence) and isinstance(key, Const) and isinstance(key.value, int):
         at = key.value
         if -len(container.items) <= at < len(container.items):
