@@ -1,8 +1,9 @@
-"""How sure it is that a value lives on the GPU, and how a finding says so.
+"""How sure it is that a value lives on the GPU and that a region's past was seen, and how a finding says so.
 
 Glossary:
-    sure     the tensor is known to be on the GPU: an error.
-    likely   its device is not known, but captured code works on it and nothing speaks for the CPU: a warning.
+    sure     the tensor is known to be on the GPU: an error. Of a past: all of it was followed.
+    likely   its device is not known, but captured code works on it and nothing speaks for the CPU: a warning. Of a
+             past: a call was left early, so what was not seen may have run all the same.
     no       it is on the CPU, pinned, or named as something that is (`lens_cpu`, `host_ids`, the user's `cpu-names`).
 """
 
@@ -41,6 +42,16 @@ def any_gpu(values: Iterable[Value], settings: Settings, depth: int = 1) -> Cert
     """The surest of all tensors in `values`."""
     found = {certainty(t, settings) for value in values for t in tensors(value, depth)}
     return "sure" if "sure" in found else "likely" if "likely" in found else "no"
+
+
+def past(region: Region) -> Certainty:
+    """Whether all that ran before the capture was seen."""
+    return "likely" if region.hurried else "sure"
+
+
+def may_have_moved(region: Region, device: Certainty, weight: bool = False) -> bool:
+    """True if a tensor may have been moved where nobody looked: its device is a guess, or it belongs to a model."""
+    return past(region) != "sure" and (device == "likely" or weight)
 
 
 def problem(

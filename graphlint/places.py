@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from graphlint import queries
+from graphlint.doubt import past
 from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Index, Keep, Op, Replay, Return, Unfollowed, Write
 from graphlint.region import Region
 from graphlint.value import (
@@ -124,7 +125,7 @@ def lives_on(region: Region, fact: Fact) -> bool:
     if next_replay(region, fact) is not None:
         return True
     begin = begins(region)
-    if replays(region) or begin is None or begin.complete or region.hurried or graph_dropped(region, fact):
+    if replays(region) or begin is None or begin.complete or past(region) != "sure" or graph_dropped(region, fact):
         return False
     return _handed_out(region)
 

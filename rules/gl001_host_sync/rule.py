@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphlint.doubt import CAPTURING, Certainty, any_gpu, certainty, once, problem, spelled
+from graphlint.doubt import CAPTURING, Certainty, any_gpu, certainty, may_have_moved, once, problem, spelled
 from graphlint.fact import Fact, HostRead, Index, Op, Operator, Raises, Write
 from graphlint.finding import Problem
 from graphlint.knowledge import forms, library, operators, sync
@@ -45,8 +45,8 @@ def _read(region: Region, fact: HostRead) -> Iterator[Problem]:
         doubt = certainty(tensor, region.settings)
         if doubt == "no" or (doubt == "likely" and not tensor.sure and fact.op not in sync.TENSOR_ONLY):
             continue
-        if fact.op == "to" and doubt == "likely" and region.hurried:
-            continue  # where the two tensors were moved to may not have been seen
+        if fact.op == "to" and may_have_moved(region, doubt):
+            continue
         what = sync.READS.get(fact.op, "reads a CUDA tensor's value on the host")
         if doubt == "likely":
             what = what.replace("a CUDA tensor", "a tensor")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
+from graphlint.doubt import past
 from graphlint.fact import Bind, CaptureBegin, Enter, Fact, Keep, Op, Operator
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
@@ -102,7 +103,7 @@ def first_use(region: Region, begin: CaptureBegin) -> tuple[str, tuple[Note, ...
 def _ran_unseen(region: Region, fact: Fact) -> bool:
     """True if the function that `fact` stands in ran before the capture: what it called then may not have been seen."""
     ways = {frame.function for frame in fact.chain[region.depth :]}
-    if not region.hurried:
+    if past(region) == "sure":
         ways &= {fact.function}
     return any(isinstance(f, Enter) and f.name in ways for f in region.before if f.region is None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphlint.doubt import CAPTURING, Certainty, certainty, once, problem, spelled
+from graphlint.doubt import CAPTURING, Certainty, certainty, may_have_moved, once, problem, spelled
 from graphlint.fact import Index, Op, Write
 from graphlint.finding import Problem
 from graphlint.knowledge import forms, library, operators
@@ -58,8 +58,7 @@ def _op(region: Region, fact: Op) -> Iterator[Problem]:
         return
     if fact.name in ("Tensor.to", "Tensor.cuda") and isinstance(fact.receiver, Tensor):
         doubt = _where(region, fact.result)
-        # A weight may have been moved where nobody looked.
-        moved = region.hurried and (doubt == "likely" or fact.receiver.storage.kind in ("parameter", "buffer"))
+        moved = may_have_moved(region, doubt, weight=fact.receiver.storage.kind in ("parameter", "buffer"))
         stays = fact.receiver.device != "cpu" or doubt == "no" or moved
         if not stays and not _pinned(fact.receiver, fact.kwargs.get("non_blocking", _flag(fact))):
             message = f"`{text}` copies a CPU tensor to the GPU: {_REFUSED}; move it before"

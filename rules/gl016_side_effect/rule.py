@@ -8,6 +8,7 @@ from graphlint import places, queries
 from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Keep, Op, Operator, Unfollowed
 from graphlint.finding import Problem
 from graphlint.interp.objects import ClassValue
+from graphlint.knowledge.python_state import GROWING_CACHES, LOGGERS
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
@@ -29,23 +30,6 @@ from graphlint.value import (
 
 from .taking import taken
 
-_LOGGERS = frozenset(
-    [
-        "add_scalar",
-        "add_scalars",
-        "add_histogram",
-        "add_image",
-        "add_text",
-        "add_figure",
-        "log_metric",
-        "log_metrics",
-        "log_dict",
-        "log_scalar",
-        "set_postfix",
-        "set_description",
-    ]
-)
-_GROWING_CACHES = ("DynamicCache", "QuantizedCache", "OffloadedCache", "EncoderDecoderCache")
 _GROWS = ("append", "extend", "add", "appendleft", "put", "put_nowait", "insert", "extendleft")
 
 
@@ -252,7 +236,7 @@ def _grows(value: Instance) -> str:
         name = "" if value.cls.module.in_project else value.cls.name
     else:
         name = value.external.rpartition(".")[2]
-    return name if name in _GROWING_CACHES else ""
+    return name if name in GROWING_CACHES else ""
 
 
 def _called(region: Region, fact: Op) -> Problem | None:
@@ -275,7 +259,7 @@ def _called(region: Region, fact: Op) -> Problem | None:
                 "a replay unscales them again"
             )
             return _problem(region, fact, message)
-    if last in _LOGGERS and not fact.name.startswith("torch.nn."):
+    if last in LOGGERS and not fact.name.startswith("torch.nn."):
         message = f"`{fact.text}` in the capture reports once: replays run no Python; report after the replay"
         return _problem(region, fact, message)
     return None
