@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Keep
-from graphlint.interp import attributes, iteration, subscripts
-from graphlint.interp.objects import ExternalMethod, FunctionValue, Scope
+from graphlint.interp import attributes, iteration, subscripts, threads
+from graphlint.interp.objects import FunctionValue, Scope
 from graphlint.interp.operators import binary, compare, truth, unary
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
@@ -30,8 +30,6 @@ from graphlint.value import (
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
-#: What awaits a job of another thread.
-FUTURES = ("concurrent.futures.Future", "asyncio.Future")
 _PLACED = (Const, Host, Tensor, Unknown, Union)
 _NUMBERS = (int, float, bool, complex)
 #: Methods that replay a graph, or that objects with a graph replay it in.
@@ -336,9 +334,7 @@ def _starred(m: Machine, node: tree.Starred) -> Value:
 
 def _await(m: Machine, node: tree.Await) -> Value:
     value = m.eval(node.value)
-    if isinstance(value, Instance) and value.external in FUTURES:
-        return m.call(ExternalMethod(receiver=value, name="result"), (), {}, node.span, "await")
-    return value
+    return threads.awaited(m, value, node.span)
 
 
 def _yield(m: Machine, node: tree.Yield) -> Value:

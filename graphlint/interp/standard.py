@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
-from graphlint.interp import attributes, backward, capture, hooks, iteration, torch_modules, tuples
-from graphlint.interp.objects import BoundMethod, ClassValue, ExternalMethod, FunctionValue, Partial
+from graphlint.interp import attributes, backward, capture, hooks, iteration, threads, torch_modules, tuples
+from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 LOG_METHODS = frozenset(["debug", "info", "warning", "error", "critical", "exception", "log", "warn"])
-EVENT_LOOP = "asyncio.AbstractEventLoop"
 _TIMES = frozenset(["time", "perf_counter", "monotonic", "process_time", "time_ns", "perf_counter_ns", "monotonic_ns"])
 
 
@@ -308,15 +307,17 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     ):
         m.emit(Keep, span, container=receiver, value=args[0], how="put", text=f"{kind}.{name}")
         return Const(None)
-    if kind == EVENT_LOOP:
+    if kind == threads.EVENT_LOOP:
         if name == "run_in_executor" and len(args) > 1:
-            return _job(m, args[1], args[2:], {}, span)
-        return args[0] if name == "run_until_complete" and args else Unknown(name)
+            return threads.job(m, args[1], args[2:], {}, span)
+        if name == "create_task" and args:
+            return threads.task(m, args[0])
+        return threads.awaited(m, args[0], span) if name == "run_until_complete" and args else Unknown(name)
     if kind.startswith("threading.") or kind.startswith("concurrent."):
-        return _thread(m, receiver, name, args, kwargs, span)
+        return threads.thread_method(m, receiver, name, args, kwargs, span)
     if isinstance(receiver.cls, ClassValue) and name == "start" and "threading.Thread" in receiver.cls.external_bases:
         run = attributes.find_method(m, receiver, "run")
-        return m.call(run, (), {}, span, "run") if run is not None else Const(None)
+        return threads.started(m, run, (), span, "run") if run is not None else Const(None)
     if isinstance(receiver.cls, ClassValue) and name in ("__init__", "__post_init__", "__init_subclass__"):
         if name == "__init__" and any(b.startswith("torch.optim.") for b in receiver.cls.external_bases):
             defaults = args[1] if len(args) > 1 else kwargs.get("defaults")
@@ -327,49 +328,22 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
     return Unknown(f"{name}()")
 
 
-def _job(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span) -> Instance:
-    """A call handed to another thread; whoever asks for its result waits for it."""
-    future = m.instance_of(External("concurrent.futures.Future"), span)
-    future.attrs["$result"] = m.call(function, args, kwargs, span, "submit")
-    return future
-
-
 def _asyncio(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value | None:
     match name:
         case "get_running_loop" | "get_event_loop" | "new_event_loop":
-            return m.instance_of(External(EVENT_LOOP), span)
+            return m.instance_of(External(threads.EVENT_LOOP), span)
         case "to_thread" if args:
-            # Nothing runs before it is awaited, so it is a call like another.
-            return m.call(args[0], args[1:], kwargs, span, "to_thread")
-        case "run" | "wait_for" | "shield" | "create_task" | "ensure_future" if args:
+            return threads.to_thread(m, args, kwargs, span)
+        case "create_task" | "ensure_future" if args:
+            return threads.task(m, args[0])
+        case "run":
+            threads.turn(m)
+            return threads.awaited(m, args[0], span) if args else None
+        case "wait_for" | "shield" if args:
             return args[0]
         case "gather" | "wait":
-            given = [o for a in args for o in (a.items if isinstance(a, Sequence) else [a])]
-            results: list[Value] = []
-            for value in given:
-                job = isinstance(value, Instance) and "$result" in value.attrs
-                method = ExternalMethod(receiver=value, name="result")
-                results.append(m.call(method, (), {}, span, "gather") if job else value)
-            return m.sequence("list", results)
+            return threads.gathered(m, args, span)
     return None
-
-
-def _thread(m: Machine, receiver: Instance, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
-    """What another thread runs is seen as a call made where the thread is started."""
-    if name == "start" and receiver.external in ("threading.Thread", "threading.Timer"):
-        target = receiver.kwargs.get("target") or receiver.kwargs.get("function")
-        given = receiver.kwargs.get("args")
-        position = 1
-        if target is None and len(receiver.args) > position:
-            target = receiver.args[position]
-        if target is not None:
-            m.call(target, tuple(given.items) if isinstance(given, Sequence) else (), {}, span, "target")
-        return Const(None)
-    if name == "submit" and args:
-        return _job(m, args[0], args[1:], kwargs, span)
-    if name == "result" and "$result" in receiver.attrs:
-        return receiver.attrs["$result"]
-    return Unknown(name)
 
 
 def _joint(receiver: Instance) -> Device:

@@ -77,6 +77,8 @@ class Tape:
         self.region: Region | None = None
         self.region_stack: list[Region] = []
         self.graph_regions: dict[int, list[Region]] = {}
+        self.tasks: list[tuple[Instance, Instance]] = []
+        """Calls that wait for the event loop to begin in other threads, each with the job that it will be."""
         self.through: tuple[Place, ...] = ()
         """Where the object was read from that a method is called on which may replay its graph."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphlint import cuda_streams, places, queries
+from graphlint import cuda_streams, other_threads, places, queries
 from graphlint.fact import Bind, CaptureEnd, Context, Fact, HostRead, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
@@ -24,13 +24,26 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind not in (*places.MANUAL, "graphed-callables"):
         return
     told: set[Location] = set()
-    found = [*_captured_streams(region)]
+    found = [*_captured_streams(region), *_handed_over(region)]
     if region.kind in places.MANUAL:
         found += [*_not_awaited(region), *_begun_outside(region), *_warmed_too_early(region)]
     for problem in found:
         if problem.at not in told:
             told.add(problem.at)
             yield problem
+
+
+def _handed_over(region: Region) -> Iterator[Problem]:
+    """Captured work that another thread does, on a stream of its own."""
+    for fact in region.captured:
+        if not isinstance(fact, Op) or not (other_threads.starts(fact) or fact.name in other_threads.AWAITED):
+            continue
+        if other_threads.uses_cuda(region, fact):
+            message = (
+                "work of another thread is not captured: the capturing stream is current in this thread only; do "
+                "the work here"
+            )
+            yield _problem(region, fact, message)
 
 
 @dataclass(slots=True)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import CaptureBegin, Fact, HostRead, Iterate, Op, Operator, Write
+from graphlint.fact import CaptureBegin, Fact, Iterate, Op
 from graphlint.finding import Note, Problem
+from graphlint.other_threads import HANDS_OVER, starts, uses_cuda
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Instance, options, tensors
+from graphlint.value import Const, Instance, options
 
 LOADERS = (
     "torch.utils.data.DataLoader",
     "torch.utils.data.dataloader.DataLoader",
     "torchdata.stateful_dataloader.StatefulDataLoader",
 )
-HANDS_OVER = (".submit", ".run_in_executor")
-STARTS = ("threading.Thread.start", "threading.Timer.start", *HANDS_OVER)
 ENDS = (".join", ".result", ".shutdown", ".exception")
 
 
@@ -73,7 +72,7 @@ def workers(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     for fact in region.before:
         if not isinstance(fact, Op):
             continue
-        if starts(fact) and _uses_cuda(region, fact):
+        if starts(fact) and uses_cuda(region, fact) and not captures_itself(begin, fact):
             running[_key(fact)] = fact
         elif fact.name.endswith(ENDS):
             if fact.name.endswith(".shutdown"):
@@ -93,12 +92,9 @@ def workers(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         return
 
 
-def starts(fact: Op) -> bool:
-    """True if `fact` starts a thread or hands a job to an executor."""
-    if fact.name.endswith(STARTS):
-        return True
-    bases = getattr(fact.receiver.cls, "external_bases", ()) if isinstance(fact.receiver, Instance) else ()
-    return fact.name.endswith(".start") and "threading.Thread" in bases
+def captures_itself(begin: CaptureBegin, start: Op) -> bool:
+    """True if it is the thread started here that captures."""
+    return any(frame.at == start.at for frame in begin.chain)
 
 
 def _key(fact: Op) -> int:
@@ -107,26 +103,20 @@ def _key(fact: Op) -> int:
     return fact.receiver.id if isinstance(fact.receiver, Instance) else fact.order
 
 
-def _uses_cuda(region: Region, start: Op) -> bool:
-    """What the thread runs is seen as a call made where it is started."""
-    depth = len(start.chain)
-    for fact in region.life:
-        if (
-            len(fact.chain) > depth
-            and fact.chain[depth].at == start.at
-            and isinstance(fact, (HostRead, Op, Operator, Write))
-        ):
-            values = [fact.value] if isinstance(fact, HostRead) else queries.operands(fact)
-            made = queries.result(fact)
-            if any(t.device == "cuda" for v in (*values, made) if v is not None for t in tensors(v, 1)):
-                return True
+def _awaited_at_once(region: Region, start: Op) -> bool:
+    """True for a job that is waited for before anything else is handed over: one after the other."""
+    for fact in region.life[region.position(start.order + 1) :]:
+        if isinstance(fact, Op) and fact.name.endswith(ENDS) and fact.receiver is start.result is not None:
+            return True
+        if isinstance(fact, Op) and starts(fact):
+            return False
     return False
 
 
 def captured_in_threads(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     begun = [f for f in region.life if isinstance(f, Op) and starts(f)]
     mine = next((s for s in begun for frame in begin.chain if frame.at == s.at), None)
-    if mine is None:
+    if mine is None or _awaited_at_once(region, mine):
         return
     same = [s for s in begun if s.at == mine.at]
     others = [
