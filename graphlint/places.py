@@ -224,7 +224,7 @@ def scratch(region: Region, storage: Storage) -> bool:
     for fact in region.captured:
         if isinstance(fact, Write) and storage in queries.storages(fact.target, 1):
             return fact.how in _FILLS
-        if isinstance(fact, Index) and _is(fact.result, storage):
+        if isinstance(fact, (Index, Op)) and _is(fact.result, storage) and not _in_place(fact):
             continue  # a view: nothing is read yet
         if isinstance(fact, Op):
             if _is(fact.kwargs.get("out"), storage) and not any(_is(a, storage) for a in fact.args):
@@ -234,6 +234,10 @@ def scratch(region: Region, storage: Storage) -> bool:
         if any(_is(v, storage) for v in queries.operands(fact)):
             return False
     return False
+
+
+def _in_place(fact: Index | Op) -> bool:
+    return isinstance(fact, Op) and (fact.name.endswith("_") or "out" in fact.kwargs)
 
 
 def workspace(region: Region, fact: Bind, storage: Storage) -> bool:

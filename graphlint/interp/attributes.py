@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import backward, making
+from graphlint.interp import backward, making, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -87,6 +87,10 @@ MODULE_METHODS = frozenset(
 
 #: Methods of torch.nn.Module that packages override only to check something first, and then do what torch does.
 _KEPT = frozenset({"cuda", "cpu", "to", "half", "float", "double", "bfloat16", "eval", "train", "requires_grad_"})
+
+
+#: Names of what a record says of its own fields.
+_FIELDS = frozenset({"_fields", "__dataclass_fields__"})
 
 
 def _packaged_module(m: Machine, cls: ClassValue, method: Value) -> bool:
@@ -184,6 +188,8 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
         return value.cls
     if name == "__dict__":
         return Mapping(items=dict(value.attrs.items()), rest=Unknown())
+    if name in _FIELDS and (names := tuples.field_names(m, value.cls, name)) is not None:
+        return names
     if isinstance(value.cls, ClassValue):
         found = m.names.class_attribute(m, value.cls, name)
         held_by_class = found is not None and not isinstance(found[0], FunctionValue)
@@ -213,6 +219,8 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
         return _missing(m, value, name, place)
     from graphlint.interp.torch_objects import external_attribute
 
+    if name in _FIELDS and (names := tuples.field_names(m, value, name)) is not None:
+        return names
     known = external_attribute(m, value, name, span)
     if known is not None:
         return known
@@ -229,6 +237,8 @@ def _missing(m: Machine, value: Instance, name: str, place: Place) -> Value:
 
 def bind_to(m: Machine, value: Value, receiver: Value, owner: ClassValue, span: Span) -> Value:
     """A class's attribute as seen through an instance."""
+    if isinstance(value, Instance) and value.external == making.FIELD:
+        return Unknown()  # says how the objects get it
     if not isinstance(value, FunctionValue):
         return value
     if value.binding == "staticmethod":
@@ -247,6 +257,8 @@ def bind_to(m: Machine, value: Value, receiver: Value, owner: ClassValue, span: 
 
 
 def _class_attribute(m: Machine, cls: ClassValue, name: str, span: Span) -> Value:
+    if name in _FIELDS and (names := tuples.field_names(m, cls, name)) is not None:
+        return names
     found = m.names.class_attribute(m, cls, name)
     if found is not None:
         value, owner = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Keep
-from graphlint.interp import iteration, subscripts
+from graphlint.interp import iteration, subscripts, tables
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -130,6 +130,9 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
         case "setdefault":
             if key is not None and key in receiver.items:
                 return receiver.items[key]
+            if receiver.rest is None and (key is not None or not receiver.items):
+                name_of = str(key) if key is not None else "*"
+                tables.made_on_demand(m, receiver, name_of, default, span, text.removesuffix(".setdefault"))
             if key is not None:
                 m.store(receiver.items, key, default)
             else:
@@ -175,6 +178,8 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             place = Place(receiver.id, "*", "item")
             m.emit(Bind, span, place=place, value=None, old=old_value, owner=receiver, how="clear", text=text)
             return Const(None)
+        case "update" | "subtract" if receiver.kind == "Counter":
+            return _counted(m, receiver, first, kwargs, span, text)
         case "update":
             given = first if isinstance(first, Mapping) else None
             pairs_in: dict[object, Value] = {
@@ -217,6 +222,22 @@ def _popitem(m: Machine, receiver: Mapping, args: Args, kwargs: Kwargs, span: Sp
     place = Place(receiver.id, str(key.value) if isinstance(key, Const) else "*", "item")
     m.emit(Bind, span, place=place, value=None, old=value, owner=receiver, how="pop", text=text)
     return m.sequence("tuple", [key, value])
+
+
+def _counted(m: Machine, receiver: Mapping, given: Value, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """`Counter.update(...)`: what is given is added to what is there."""
+    names = list(given.items) if isinstance(given, Mapping) else []
+    if isinstance(given, Sequence):
+        names = [k.value for k in map(subscripts.as_key, given.items) if isinstance(k, Const)]
+    for key in (*names, *kwargs) or ("*",):
+        if key.__hash__ is None:
+            continue
+        place = Place(receiver.id, str(key), "item")
+        value = Host(inputs=frozenset({place}))
+        if key == "*":
+            receiver.rest = value
+        m.bind(span, receiver.items, place, value, owner=receiver, how="+=", text=text.rpartition(".")[0], key=key)
+    return Const(None)
 
 
 def call_scalar(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Keep, Raises, Return, Write
-from graphlint.interp import attributes, contexts, effort, flow, iteration, operators, subscripts
+from graphlint.interp import arrays, attributes, contexts, effort, flow, iteration, operators, subscripts
 from graphlint.interp.functions import class_value, function_value
 from graphlint.interp.narrowing import lookup_fails, narrow, only_asks
 from graphlint.interp.objects import BudgetSpent
@@ -87,6 +87,8 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
         # In place: the name keeps its memory. `d[i] += x` also stores into the container.
         if isinstance(node.target, tree.Subscript):
             subscripts.set_item_of(m, node.target, tensor, node.span, augmented=True)
+        return ""
+    if arrays.written(m, old, f"{node.op}=", value, node.span, spelled(node.target)):
         return ""
     if isinstance(old, Sequence) and node.op == "+":
         for item in iteration.elements(m, value):
@@ -231,7 +233,7 @@ def assign(m: Machine, target: tree.Expr, value: Value, span: Span, how: str = "
             owner = m.eval(base)
             attributes.set_attribute(m, owner, name, value, span, how, spelled(target))
         case tree.Subscript():
-            subscripts.set_item_of(m, target, value, span)
+            subscripts.set_item_of(m, target, value, span, how=how)
         case tree.TupleExpr(items=items) | tree.ListExpr(items=items):
             _unpack(m, items, value, span, how)
         case tree.Starred(value=inner):

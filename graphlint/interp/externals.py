@@ -6,7 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Unfollowed, Write
-from graphlint.interp import backward, builtins, capture, containers, contexts, standard, torch_modules, torch_objects
+from graphlint.interp import (
+    backward,
+    builtins,
+    capture,
+    containers,
+    contexts,
+    standard,
+    tables,
+    torch_modules,
+    torch_objects,
+)
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, made_value, note, wanted_device
 from graphlint.knowledge import results
@@ -48,6 +58,8 @@ _BLOCKING = ("synchronize",)
 
 
 def call_external(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if args and tables.unbound(args[0], name):
+        return call_method(m, args[0], name.rpartition(".")[2], args[1:], kwargs, span, text)
     if name.startswith("builtins."):
         return builtins.call_builtin(m, name[9:], args, kwargs, span, text)
     if name.endswith(".get_accelerator"):
@@ -249,7 +261,7 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
         m.writes(write, base)
         for extra in given[1:] if last.startswith("_foreach") else []:
             m.writes(write, extra)
-    if isinstance(kwargs.get("out"), Tensor):
+    if "out" in kwargs and any(isinstance(o, Tensor) for o in options(kwargs["out"])):
         write = m.emit(Write, span, target=kwargs["out"], how="out=", source=base, text=text)
         m.writes(write, kwargs["out"])
     note(m, result, fact)
@@ -327,6 +339,8 @@ def _object_method(
     if base:
         receiver = replace(receiver, cls=External(base))  # the same object, seen as what torch sees
     kind = receiver.external
+    if "$items" in receiver.attrs and tables.kind_of(receiver):
+        return tables.method(m, receiver, name, args, kwargs, span, text)
     if "$items" in receiver.attrs and name not in ("forward", "cuda", "to", "eval", "train", "parameters", "half"):
         inner = receiver.attrs["$items"]
         if name in (

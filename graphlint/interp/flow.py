@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Branch, Iterate
-from graphlint.interp import execute, iteration, operators
+from graphlint.interp import execute, iteration, operators, settling
 from graphlint.interp.narrowing import narrow
 from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
@@ -96,6 +96,9 @@ def decide(m: Machine, node: tree.If | tree.IfExp, how: str, go: Callable[[Any],
     """Asks the test and goes the way that it says; both ways, from the same state, where that is not known."""
     test = m.eval(node.test)
     known = truth(m, test, how, node.test)
+    if known is None and settling.settled(m, node):
+        known = False
+    start = len(m.life)
 
     def arm(taken: bool) -> str:
         body = node.body if taken else node.orelse
@@ -104,7 +107,9 @@ def decide(m: Machine, node: tree.If | tree.IfExp, how: str, go: Callable[[Any],
         note_branch(m, node.test, test, taken, body)
         return go(body)
 
-    return arm(known) if known is not None else branch(m, [lambda: arm(True), lambda: arm(False)])
+    end = arm(known) if known is not None else branch(m, [lambda: arm(True), lambda: arm(False)])
+    settling.note(m, node, start)
+    return end
 
 
 def match_(m: Machine, node: tree.Match) -> str:

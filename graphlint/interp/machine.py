@@ -62,6 +62,8 @@ class Machine(TorchState):
         """The budget around a rationed call."""
         self.used: set[tuple[int, int]] = set()
         """(id of the receiver, id of the method's node) of every method that was run."""
+        self.settled: set[tuple[int, int, str]] = set()
+        """Branches that made their own test fail: see settling.py."""
         self.memo: dict[tuple[object, ...], Value] = {}
         self.pure: dict[tuple[object, ...], Value] = {}
         self.inner_epoch = 0

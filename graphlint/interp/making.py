@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from graphlint.interp import calls, capture, effort, torch_objects, tuples
+from graphlint.interp import calls, capture, effort, tables, torch_objects, tuples
 from graphlint.interp.objects import ClassValue, FunctionValue, Scope
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BUDGET = 3_000
 #: Class methods of packages that make an object of their class from files.
 LOADERS = frozenset({"from_pretrained", "from_single_file"})
+#: What `field(...)` of a dataclass makes.
+FIELD = "dataclasses.field"
 Maker: TypeAlias = "tuple[FunctionValue, tuple[Value, ...], dict[str, Value], Span]"
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
@@ -146,6 +148,7 @@ def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: S
         return Unknown(cls.name)
     instance = m.instance_of(cls, span)
     instance.args, instance.kwargs = args, kwargs
+    tables.begin(m, instance)
     found = m.names.class_attribute(m, cls, "__init__")
     if _has_generated_init(cls):
         fill_fields(m, cls, instance, args, kwargs, span)
@@ -162,10 +165,8 @@ def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: S
             tuples.itemise(m, instance)
     elif (named := tuples.base_of(cls)) is not None:
         tuples.fill(m, instance, named, args, kwargs)
-    elif any(b in ("builtins.dict", "collections.OrderedDict", "collections.UserDict") for b in cls.external_bases):
-        instance.attrs["$items"] = m.mapping()
-    elif "builtins.list" in cls.external_bases:
-        instance.attrs["$items"] = m.sequence("list", list(args))
+    elif tables.kind_of(instance):
+        tables.initialise(m, instance, args, kwargs)
     elif m.names.is_module_class(m, cls):
         torch_objects.initialise(m, instance, args, kwargs, span)
     capture.note_instance(m, instance, span)
@@ -216,4 +217,10 @@ def _field_default(m: Machine, scope: Scope, node: tree.Expr) -> Value:
                 if arg.keyword in ("default", "factory"):
                     return m.eval_in(scope, arg.value)
             return Unknown()
-    return m.eval_in(scope, node)
+    value = m.eval_in(scope, node)
+    if isinstance(value, Instance) and value.external == FIELD:
+        # A helper wrote the `field(...)`.
+        if "default_factory" in value.kwargs:
+            return m.call(value.kwargs["default_factory"], (), {}, node.span, "default_factory")
+        return value.kwargs.get("default", Unknown())
+    return value

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Operator, Truth
-from graphlint.interp import attributes, subscripts
+from graphlint.interp import attributes, subscripts, tables
 from graphlint.interp.objects import ClassValue, ExternalMethod, FunctionValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge.shapes import broadcast, matmul
@@ -241,6 +241,8 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
             fact = m.emit(Truth, node.span, op="in", value=left, text=spelled(node))
             m.reads(fact, left)
         return Host("read", "bool", m.location(node.span))
+    if isinstance(right, Instance) and tables.counts_as_held(m, right, "__contains__"):
+        return _contains(m, op, left, right.attrs.get("$items", Unknown()), node)
     if isinstance(right, Union) and all(isinstance(o, Mapping) for o in right.options):
         answers = [_contains(m, op, left, o, node) for o in right.options]
         alike = all(isinstance(a, Const) and a.value == getattr(answers[0], "value", None) for a in answers)
@@ -296,6 +298,8 @@ def _truth_of(m: Machine, value: Value, op: str, node: tree.Expr) -> bool | None
             known = True if items else (False if rest is None else None)
         case Mapping(items=mapping_items, rest=rest):
             known = True if mapping_items else (False if rest is None else None)
+        case Instance(attrs={"$items": held}) if tables.counts_as_held(m, value):
+            return _truth_of(m, held, op, node)
         case Instance():
             known = True if attributes.has_default_truth(m, value) else None
         case Tensor():

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Context, ContextExit, HostRead, Keep, Op
-from graphlint.interp import attributes, backward, capture, hooks, iteration, threads, torch_modules, tuples
+from graphlint.interp import (
+    arrays,
+    attributes,
+    backward,
+    capture,
+    hooks,
+    iteration,
+    making,
+    operators,
+    threads,
+    torch_modules,
+    tuples,
+)
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -74,6 +87,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
         return BoundMethod(receiver=args[1], function=args[0])
     if name == "types.SimpleNamespace":
         return Mapping(kind="namespace", items={k: v for k, v in kwargs.items()}, born=m.region)
+    if name == making.FIELD:
+        return m.instance_of(External(name), span, kwargs=kwargs)
     if top == "dataclasses" and args and isinstance(args[0], (Instance, ClassValue)):
         return _dataclass(m, rest, args[0], kwargs, span)
     if name.startswith("contextlib."):
@@ -99,8 +114,10 @@ def _functools(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) ->
         return args[0]
     if name == "reduce" and len(args) >= 2:
         items, _ = iteration.iterate(m, args[1], tree.Name(span, "reduce"))
+        if isinstance(args[1], Sequence) and args[1].rest is None and len(args[1].items) <= 12:
+            items = args[1].items
         value = args[2] if len(args) > 2 else items[0] if items else Unknown()
-        for item in items[:2]:
+        for item in items[len(args) < 3 :] if isinstance(args[0], External) else items[:2]:
             value = m.call(args[0], (value, item), {}, span, "reduce")
         return value
     made = m.instance_of(External(f"functools.{name}"), span)
@@ -114,6 +131,8 @@ def _math(m: Machine, name: str, args: Args, span: Span, text: str) -> Value:
             if isinstance(option, Tensor):
                 m.emit(HostRead, span, op="math", value=option, text=f"{text}()")
                 return Host("read", read_at=m.location(span))
+    if name == "math.prod" and len(args) == 1 and (product := _product(m, args[0], span)) is not None:
+        return product
     inputs = frozenset().union(*(origins(a) for a in args)) if args else frozenset()
     plain = [a.value for a in args if isinstance(a, Const)]
     if len(plain) == len(args) and all(isinstance(p, (int, float)) for p in plain):
@@ -129,12 +148,26 @@ def _math(m: Machine, name: str, args: Args, span: Span, text: str) -> Value:
     return Host(sources[0] if sources else "other", inputs=inputs)
 
 
+def _product(m: Machine, values: Value, span: Span) -> Value | None:
+    """`math.prod(shape)` as the product that it is, which may be known, or known to be equal to another."""
+    if not isinstance(values, Sequence) or values.rest is not None or not values.items:
+        return None
+    if not all(isinstance(v, (Const, Host)) for v in values.items):
+        return None
+    node = tree.Name(span, "prod")
+    return reduce(lambda left, right: operators.binary(m, "*", left, right, node), values.items)
+
+
 def _numpy(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     for value in (*args, *kwargs.values()):
         for option in options(value):
             if isinstance(option, Tensor) and option.device != "cpu":
                 m.emit(HostRead, span, op="numpy", value=option, text=f"{text}()")
     last = name.rpartition(".")[2]
+    if last in ("copyto", "put", "place", "putmask") and len(args) > 1:
+        arrays.written(m, args[0], "copy_", args[-1], span, text)
+    if last in ("asarray", "ascontiguousarray", "atleast_1d") and args and arrays.tensor_of(args[0]) is not None:
+        return args[0]
     if last in ("prod", "ceil", "floor", "sqrt", "log2", "cumsum", "int32", "int64", "float32"):
         inputs = frozenset().union(*(origins(a) for a in args)) if args else frozenset()
         return Host("other", inputs=inputs)
@@ -180,7 +213,11 @@ def _collections(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) 
         made.keys = args[0] if args else None
         return made
     if name in ("OrderedDict", "Counter", "ChainMap", "UserDict"):
-        return m.mapping(dict(args[0].items) if args and isinstance(args[0], Mapping) else {})
+        made = m.mapping(dict(args[0].items) if args and isinstance(args[0], Mapping) else {})
+        if name == "Counter":
+            made.kind = name
+            made.rest = Host() if args and not isinstance(args[0], Mapping) else None
+        return made
     if name == "namedtuple" and len(args) == 2:
         return tuples.make_class(m, args, kwargs, span)
     return Unknown(name)
@@ -297,6 +334,8 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
             return m.tensor(span, device=_joint(receiver), grad_graph=name == "rsample")
         return Unknown(name)
     if kind == "numpy.ndarray":
+        if (seen := arrays.method(m, receiver, name, args, span, name)) is not None:
+            return seen
         return Host("other") if name in ("item", "sum", "max", "min", "mean") else receiver
     if kind in ("random.Random", "numpy.random.Generator"):
         return Host("random")

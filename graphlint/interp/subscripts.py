@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Keep, Pick, Write
-from graphlint.interp import operators, slices
+from graphlint.interp import arrays, operators, slices, tables
 from graphlint.interp.objects import ClassValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge import shapes
@@ -48,7 +48,7 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
         case Sequence():
             return _sequence_item(m, base, index, node)
         case Mapping():
-            return _mapping_item(m, base, index)
+            return _mapping_item(m, base, index, node)
         case Instance():
             return _instance_item(m, base, index, node)
         case ClassValue() | External():
@@ -114,7 +114,7 @@ def as_key(index: Value) -> Value:
     return index
 
 
-def _mapping_item(m: Machine, base: Mapping, index: Value) -> Value:
+def _mapping_item(m: Machine, base: Mapping, index: Value, node: tree.Subscript) -> Value:
     index = as_key(index)
     if isinstance(index, Const):
         key = index.value
@@ -124,12 +124,18 @@ def _mapping_item(m: Machine, base: Mapping, index: Value) -> Value:
             return m.at_place(base.rest, Place(base.id, "*", "item"))
         if base.kind == "defaultdict" and base.keys is not None:
             value = m.call(base.keys, (), {}, Span(0, 0, 0, 0), "default_factory")
-            base.items[key] = value
-            return value
+            m.store(base.items, key, value)
+            tables.made_on_demand(m, base, key, value, node.span, spelled(node))
+            return m.at_place(value, Place(base.id, str(key), "item"))
+        if base.kind == "Counter":
+            return Const(0, place=Place(base.id, str(key), "item"))
         return join(*base.items.values()) if base.items else Unknown()
     if base.kind == "defaultdict" and base.rest is None and base.keys is not None:
         base.rest = m.call(base.keys, (), {}, Span(0, 0, 0, 0), "default_factory")
+        tables.made_on_demand(m, base, "*", base.rest, node.span, spelled(node))
     candidates = [*base.items.values(), *([base.rest] if base.rest is not None else [])]
+    if base.kind == "Counter":
+        return Host(place=Place(base.id, "*", "item"))
     if not candidates:
         return Unknown()
     return m.at_place(join(*candidates), Place(base.id, "*", "item"))
@@ -142,8 +148,9 @@ def _instance_item(m: Machine, base: Instance, index: Value, node: tree.Subscrip
     if method is not None:
         return m.call(method, (index,), {}, node.span, "__getitem__")
     if "$items" in base.attrs:
-        inner = base.attrs["$items"]
-        return get_item(m, inner, index, node)
+        return tables.item(m, base, index, node)
+    if arrays.tensor_of(base) is not None:
+        return arrays.item(m, base, index, node.span, spelled(node))
     return Unknown()
 
 
@@ -247,17 +254,20 @@ def _sliced(size: int | str | None, part: Sequence) -> int | str | None:
 # ------------------------------------------------------------------------------------------------- storing
 
 
-def set_item_of(m: Machine, target: tree.Subscript, value: Value, span: Span, augmented: bool = False) -> None:
+def set_item_of(
+    m: Machine, target: tree.Subscript, value: Value, span: Span, augmented: bool = False, how: str = "="
+) -> None:
     """`target[...] = value`."""
     base = m.eval(target.value)
     index = m.eval(target.index)
     for option in options(base):
-        set_item(m, option, index, value, target, span, augmented)
+        set_item(m, option, index, value, target, span, augmented, how)
 
 
 def set_item(
-    m: Machine, base: Value, index: Value, value: Value, target: tree.Subscript, span: Span, augmented: bool = False
-) -> None:
+    m: Machine, base: Value, index: Value, value: Value, target: tree.Subscript, span: Span, augmented: bool = False,
+    how: str = "=",
+) -> None:  # fmt: skip
     text = spelled(target)
     match base:
         case Tensor():
@@ -278,7 +288,7 @@ def set_item(
                 base.items[at] = value
             else:
                 base.rest = value if base.rest is None else join(base.rest, value)
-            m.emit(Bind, span, place=place, value=value, old=old, owner=base, text=text)
+            m.emit(Bind, span, place=place, value=value, old=old, owner=base, how=how, text=text)
             note_container(m, base, target, "setitem", value)
         case Mapping():
             known = as_key(index)
@@ -286,12 +296,15 @@ def set_item(
             if key not in base.items:
                 m.grows(base.id)
             if key is not None or (isinstance(index, Const) and index.value is None):
-                m.bind(span, base.items, Place(base.id, str(key), "item"), value, owner=base, text=text, key=key)
+                m.bind(
+                    span, base.items, Place(base.id, str(key), "item"), value, owner=base, how=how, text=text, key=key
+                )
             else:
                 old = base.rest
                 base.rest = value if old is None else join(old, value)
                 base.keys = index if base.kind != "defaultdict" else base.keys
-                m.emit(Bind, span, place=Place(base.id, "*", "item"), value=value, old=old, owner=base, text=text)
+                place = Place(base.id, "*", "item")
+                m.emit(Bind, span, place=place, value=value, old=old, owner=base, how=how, text=text)
             note_container(m, base, target, "setitem", value, index)
         case Instance():
             from graphlint.interp.attributes import find_method
@@ -300,7 +313,9 @@ def set_item(
             if method is not None:
                 m.call(method, (index, value), {}, span, "__setitem__")
             elif "$items" in base.attrs:
-                set_item(m, base.attrs["$items"], index, value, target, span)
+                set_item(m, base.attrs["$items"], index, value, target, span, augmented, how)
+            elif not augmented:
+                arrays.written(m, base, "setitem", value, span, text, index)
         case Unknown():
             place = Place(id(base), "*", "item")
             m.emit(Bind, span, place=place, value=value, old=None, owner=base, text=text)

@@ -119,6 +119,8 @@ def call_tensor_method(
     if name in ("numel", "nelement", "__len__"):
         if name != "__len__" and receiver.shape is not None and all(isinstance(d, int) for d in receiver.shape):
             return Const(math.prod(d for d in receiver.shape if isinstance(d, int)))
+        if name != "__len__" and receiver.shape is not None and len(receiver.shape) == 1:
+            return dim_value(receiver, 0)
         return Host("shape", symbol=f"numel{receiver.storage.id}{receiver.view or ''}")
     if name in tensor_methods.METADATA_METHODS:
         return Host(

@@ -16,6 +16,7 @@ from graphlint.value import (
     Tensor,
     Unknown,
     Value,
+    join,
     options,
 )
 
@@ -66,9 +67,16 @@ def module_method(m: Machine, module: Instance, name: str, args: Args, kwargs: K
             found = [t for s in torch_objects.submodules(m, module) for t in torch_objects.own_tensors(s, kind)]
             rest = None if module.complete and found else Unknown(name)
             result = m.sequence("generator", list(found), rest)
+        case "get_submodule" if first is not None or "target" in kwargs:
+            result = torch_objects.at_path(m, module, first or kwargs["target"])
+        case "get_parameter" | "get_buffer" if isinstance(first, Const) and isinstance(first.value, str):
+            path, _, leaf = first.value.rpartition(".")
+            owner = torch_objects.at_path(m, module, Const(path))
+            result = join(*(attributes.attribute_of(m, o, leaf, span) for o in options(owner)))
         case "named_parameters" | "named_buffers":
             pairs: list[Value] = [
-                m.sequence("tuple", [Host(kind="string"), t]) for t in torch_objects.all_parameters(m, module)
+                m.sequence("tuple", [key, t])
+                for key, t in torch_objects.named_tensors(m, module, name.removeprefix("named_").removesuffix("s"))
             ]
             result = m.sequence(
                 "generator", pairs, None if pairs else m.sequence("tuple", [Host(kind="string"), Unknown()])

@@ -21,6 +21,7 @@ from graphlint.value import (
     Tensor,
     Unknown,
     Value,
+    join,
     options,
 )
 
@@ -180,6 +181,36 @@ def named(m: Machine, module: Instance, prefix: str = "", seen: set[int] | None 
     return found
 
 
+def at_path(m: Machine, module: Instance, path: Value) -> Value:
+    """The module at a dotted path; any of those that hold something where the path is not known."""
+    found = named(m, module)
+    if isinstance(path, Const):
+        return found.get(str(path.value)) or found.get("*") or Unknown("get_submodule")
+    holders = [s for s in found.values() if s is not module and (isinstance(s.cls, ClassValue) or own_tensors(s))]
+    return join(*holders) if holders else Unknown("get_submodule")
+
+
+def named_tensors(m: Machine, module: Instance, kind: str) -> list[tuple[Value, Tensor]]:
+    """Parameters or buffers with their dotted names, as far as these are known."""
+    found: list[tuple[Value, Tensor]] = []
+    for prefix, part in named(m, module).items():
+        for tensor in own_tensors(part, kind):
+            leaf = next((n for n, v in part.attrs.items() if any(o is tensor for o in options(v))), None)
+            known = leaf is not None and "*" not in prefix
+            found.append((Const(f"{prefix}.{leaf}" if prefix else leaf) if known else Host(kind="string"), tensor))
+    told = {id(t) for _, t in found}
+    rest = [t for s in submodules(m, module) for t in own_tensors(s, kind) if id(t) not in told]
+    return [*found, *((Host(kind="string"), t) for t in rest)]
+
+
+def contained(module: Instance, name: str) -> Value | None:
+    """A part of a container of torch by its name: `getattr(sequential, "0")`."""
+    held = module.attrs.get("$items")
+    if isinstance(held, Sequence) and name.isdigit():
+        return held.items[int(name)] if int(name) < len(held.items) else held.rest
+    return held.items.get(name) if isinstance(held, Mapping) else None
+
+
 def _modules_in(m: Machine, value: Value) -> list[Instance]:
     found: list[Instance] = []
     for option in options(value):
@@ -253,6 +284,8 @@ def external_attribute(m: Machine, value: Instance, name: str, span: Span) -> Va
     if kind in ("torch.device",):
         return Host(kind="string")
     if kind.startswith("torch.nn."):
+        if (part := contained(value, name)) is not None:
+            return part
         if name in value.kwargs:
             return value.kwargs[name]
         layer = kind.rpartition(".")[2]

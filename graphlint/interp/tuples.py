@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphlint.interp import iteration
 from graphlint.interp.objects import ClassValue
+from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import Const, External, Instance, Sequence, Unknown, Value
 
@@ -58,6 +59,25 @@ def fill(m: Machine, made: Instance, cls: Instance, args: Args, kwargs: Kwargs) 
     made.attrs |= {name: given.get(name, Unknown(name)) for name in names}
     itemise(m, made)
     return True
+
+
+def field_names(m: Machine, cls: Value, name: str) -> Value | None:
+    """`_fields` of a named tuple, `__dataclass_fields__` of a dataclass: the names, in order; None if it has none."""
+    if isinstance(cls, Instance):
+        found = _names(cls.args[1]) if name == "_fields" and is_class(cls) and len(cls.args) > 1 else None
+        return m.sequence("tuple", [Const(n) for n in found]) if found is not None else None
+    if not isinstance(cls, ClassValue):
+        return None
+    m.names.load(m, cls)
+    if not (cls.dataclass if name == "__dataclass_fields__" else "typing.NamedTuple" in cls.external_bases):
+        return None
+    names = [
+        s.target.id
+        for ancestor in reversed(cls.mro)
+        for s in ancestor.node.body
+        if isinstance(s, tree.AnnAssign) and isinstance(s.target, tree.Name)
+    ]
+    return m.sequence("tuple", [Const(n) for n in dict.fromkeys(names)])
 
 
 def itemise(m: Machine, made: Instance) -> None:

@@ -164,8 +164,10 @@ def _made_by_calls(region: Region, fact: Fact, replays: list[Replay]) -> int:
     lines = range(fact.at.line, fact.at.span.end_line + 1)
     for position in range(region.position(fact.order) - 1, -1, -1):
         past = region.life[position]
-        deeper = len(past.chain) > len(fact.chain)
-        if not deeper and (len(past.chain) < len(fact.chain) or past.at.line not in lines):
+        if not queries.inside(past, fact):
+            break
+        called = past.chain[len(fact.chain)].at if len(past.chain) > len(fact.chain) else past.at
+        if called.line not in lines:
             break
         if isinstance(past, Replay) and past in replays:
             count += 1

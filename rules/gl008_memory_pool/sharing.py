@@ -177,7 +177,7 @@ def loop_of(region: Region) -> tuple[Iterate, CaptureBegin] | None:
 
 def small_to_large(region: Region) -> Iterator[Problem]:
     found = loop_of(region)
-    if found is None or region.pool is None or found[1].loops[-1][1] != 0:
+    if found is None or found[1].loops[-1][1] != 0 or (region.pool is None and pool_of(region) is None):
         return
     loop = found[0]
     if any(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Enter, Fact, Keep, Leave, Op, Return
+from graphlint.fact import Bind, Branch, Enter, Fact, Keep, Leave, Op, Return
 from graphlint.finding import Note, Problem
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial, Scope
 from graphlint.knowledge.factories import device_of
@@ -16,10 +15,11 @@ from graphlint.lower.tree import Lambda
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
+from graphlint.value import Const, Instance, Mapping, Sequence, Storage, Tensor, Value, options, tensors
+
+from .heap import Heap, held_by, key_of, release_container
 
 _EMPTYING = ("del", "pop", "clear", "remove", "discard")
-Key = tuple[int, str]
 
 
 @rule("GL010", "dangling-input", "error", "memory that the graph uses is freed while the graph lives")
@@ -27,50 +27,10 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind not in places.MANUAL:
         return
     told: set[Location] = set()
-    for problem in (*_dropped(region), *_local_modules(region), *_offloaded(region)):
+    for problem in (*_dropped(region), *_local_modules(region), *_offloaded(region), *_resized(region)):
         if problem.at not in told:
             told.add(problem.at)
             yield problem
-
-
-@dataclass(slots=True)
-class _Heap:
-    """Who holds which of the `lent` memory, place by place, as the life goes on."""
-
-    lent: set[Storage]
-    holders: dict[Storage, dict[Key, Fact]] = field(default_factory=dict)
-    held: dict[Key, set[Storage]] = field(default_factory=dict)
-    entered: list[Enter] = field(default_factory=list)
-    returned: set[Storage] = field(default_factory=set)
-
-    def hold(self, value: Value | None, key: Key, fact: Fact) -> None:
-        for storage in _held(value) & self.lent:
-            self.holders.setdefault(storage, {})[key] = fact
-            self.held.setdefault(key, set()).add(storage)
-
-    def release(self, key: Key) -> dict[Storage, Fact]:
-        """Memory that `key` held, with the fact that bound it."""
-        return {s: self.holders[s].pop(key) for s in self.held.pop(key, ()) if key in self.holders[s]}
-
-
-def _key(place: Place) -> Key:
-    return place.owner, place.name
-
-
-def _held(value: Value | None) -> set[Storage]:
-    """Memory that a value keeps alive by itself: not through objects, whose attributes are places of their own."""
-    found: set[Storage] = set()
-    if value is None:
-        return found
-    for option in options(value):
-        if isinstance(option, Tensor):
-            found.add(option.storage)
-        elif isinstance(option, (Sequence, Mapping)):
-            found |= {t.storage for t in tensors(option, 3)}
-        elif isinstance(option, Partial):
-            for item in (*option.args, *option.kwargs.values()):
-                found |= _held(item)
-    return found
 
 
 def _dropped(region: Region) -> Iterator[Problem]:
@@ -79,36 +39,43 @@ def _dropped(region: Region) -> Iterator[Problem]:
         return
     closed = _closed_scopes(region)
     kept = _in_objects(region) | _closed_over(region)
-    heap = _Heap(lent)
+    heap = Heap(lent)
     for fact in region.life:
         if isinstance(fact, Enter):
             heap.entered = [*heap.entered[: len(fact.chain) - 1], fact]
         elif isinstance(fact, Return):
-            heap.returned |= queries.storages(fact.value, 4) | _held(fact.value)
+            heap.returned |= queries.storages(fact.value, 4) | held_by(fact.value)
         elif isinstance(fact, Keep):
+            if fact.how == "setitem" and isinstance(fact.key, Const):
+                continue  # a place of its own, which a Bind tells
             heap.hold(fact.value, (getattr(fact.container, "id", 0), f"#{fact.order}"), fact)
         elif isinstance(fact, Bind):
+            before = dict(heap.bound_by(key_of(fact.place))) if fact.maybe else {}
             yield from _at_bind(region, fact, heap, lent, kept)
+            for storage, binding in before.items():  # it may as well not have happened
+                heap.keep(storage, key_of(fact.place), binding)
         elif isinstance(fact, Leave):
             yield from _at_leave(region, fact, heap, lent, closed, kept)
             heap.returned.clear()
 
 
-def _at_bind(region: Region, fact: Bind, heap: _Heap, lent: set[Storage], kept: set[Storage]) -> Iterator[Problem]:
+def _at_bind(region: Region, fact: Bind, heap: Heap, lent: set[Storage], kept: set[Storage]) -> Iterator[Problem]:
     if fact.how.startswith(("pop", "clear", "remove", "discard")) and fact.owner is not None:
-        gone = _release_container(heap, getattr(fact.owner, "id", 0), queries.storages(fact.old))
+        gone = release_container(heap, getattr(fact.owner, "id", 0), queries.storages(fact.old))
         if fact.how == "clear":
-            gone |= _held(fact.old)  # what the container was made with, too
+            gone |= held_by(fact.old)  # what the container was made with, too
+    elif fact.place.kind == "item" and fact.place.name == "*" and not places.is_empty(fact.value):
+        gone = set()  # an entry more, as far as is known
     else:
-        gone = set(heap.release(_key(fact.place))) | (_held(fact.old) if fact.place.kind != "local" else set())
+        gone = set(heap.release(key_of(fact.place))) | (held_by(fact.old) if fact.place.kind != "local" else set())
     inner = fact.region is not None and fact.place.kind == "local" and len(fact.chain) > fact.region.depth
     # Locals of captured calls are gone when the call returns, which no Leave tells inside a capture.
     if fact.value is not None and not inner and not fact.how.startswith(_EMPTYING):
-        heap.hold(fact.value, _key(fact.place), fact)
+        heap.hold(fact.value, key_of(fact.place), fact)
     if fact.order < region.end or fact.region is not None:
         return
     for storage in gone & lent:
-        if heap.holders.get(storage) or storage in _held(fact.value):
+        if heap.held_beside(storage, fact) or storage in held_by(fact.value):
             continue
         empty = places.is_empty(fact.value)
         if not empty and not places.workspace(region, fact, storage):
@@ -131,18 +98,8 @@ def _at_bind(region: Region, fact: Bind, heap: _Heap, lent: set[Storage], kept: 
             return
 
 
-def _release_container(heap: _Heap, owner: int, old: set[Storage]) -> set[Storage]:
-    gone: set[Storage] = set()
-    for storage, keys in heap.holders.items():
-        if storage in old:
-            for key in [k for k in keys if k[0] == owner]:
-                del keys[key]
-                gone.add(storage)
-    return gone
-
-
 def _at_leave(
-    region: Region, fact: Leave, heap: _Heap, lent: set[Storage], closed: dict[int, set[str]], kept: set[Storage]
+    region: Region, fact: Leave, heap: Heap, lent: set[Storage], closed: dict[int, set[str]], kept: set[Storage]
 ) -> Iterator[Problem]:
     bound: dict[Storage, Fact | None] = {}
     mentioned = closed.get(fact.scope, set())
@@ -150,7 +107,7 @@ def _at_leave(
         if name in mentioned:
             continue  # a function that lives on holds it
         released = heap.release((fact.scope, name))
-        for storage in _held(value):
+        for storage in held_by(value):
             bound[storage] = released.get(storage, bound.get(storage))
     if fact.order < region.end or fact.region is not None:
         return
@@ -298,7 +255,7 @@ def _closed_over(region: Region) -> frozenset[Storage]:
         if isinstance(fact, Leave) and (names := closed.get(fact.scope)):
             for name, value in fact.variables.items():
                 if name in names:
-                    found |= _held(value)
+                    found |= held_by(value)
     return frozenset(found)
 
 
@@ -361,6 +318,28 @@ def _offloaded(region: Region) -> Iterator[Problem]:
             message = (
                 f"`{fact.text}` frees the GPU memory of weights that the graph goes on reading: drop the graph first, "
                 "capture again afterwards"
+            )
+            yield _problem(region, fact, fact.at, message, None)
+
+
+def _resized(region: Region) -> Iterator[Problem]:
+    """`if need > buffer.numel(): buffer.resize_(need)`: the tensor gets other memory, the old block is freed."""
+    lent = places.borrowed(region)
+    asked: list[Branch] = []
+    for fact in region.after:
+        if isinstance(fact, Branch) and fact.taken and (" > " in fact.text or " < " in fact.text):
+            asked.append(fact)
+        if (
+            not isinstance(fact, Op)
+            or fact.region is not None
+            or fact.name not in ("Tensor.resize_", "Tensor.resize_as_")
+        ):
+            continue
+        grows = any(queries.covers(b, fact) for b in asked)
+        if grows and queries.storages(fact.receiver, 0) & lent and places.lives_on(region, fact):
+            message = (
+                f"`{fact.text}` gives the tensor other memory while a graph still uses the old block, which is freed: "
+                "reserve the final size before the capture"
             )
             yield _problem(region, fact, fact.at, message, None)
 

@@ -134,6 +134,8 @@ def _changes(region: Region) -> _Changes:
                 if isinstance(old, (Sequence, Mapping)):
                     found.containers.setdefault(old.id, fact)
                 elif isinstance(old, Instance) and isinstance(fact.value, Instance) and not old.external:
+                    if _graph_of_its_own(region, fact.value):
+                        continue
                     held = earlier.setdefault((fact.place.owner, fact.place.name), [])
                     if all(one is not old for one in held):
                         held.append(old)
@@ -151,8 +153,16 @@ def _changes(region: Region) -> _Changes:
         elif isinstance(fact, Return) and places.next_replay(region, fact) is not None:
             for value in options(fact.value):
                 if isinstance(value, Instance) and value.made is not None and not value.external:
+                    if _graph_of_its_own(region, value):
+                        continue
                     found.records.setdefault(value.made, []).append((value, fact))
     return found
+
+
+def _graph_of_its_own(region: Region, value: Value) -> bool:
+    """True for an object that keeps another graph: what it holds was frozen in that one."""
+    held, mine = queries.held_graphs(value), queries.graphs(region.graph)
+    return bool(held) and not any(g in mine for g in held)
 
 
 def _differing(old: Instance, new: Instance) -> list[str]:

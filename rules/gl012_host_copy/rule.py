@@ -161,12 +161,17 @@ def _setitem(region: Region, fact: Write, index: Value) -> Iterator[Problem]:
             f"`{text} = ...` copies one number to the GPU: {_REFUSED}; assign to a slice of length one, which is a fill"
         )
         yield problem(region, fact, message, doubt)
-    elif any(isinstance(o, Tensor) and o.dtype not in (None, "bool") for p in _parts(index) for o in options(p)):
+    elif any(isinstance(o, Tensor) and _gathers(o) for p in _parts(index) for o in options(p)):
         message = (
             f"`{text} = ...` copies a number to the GPU for an index tensor: {_REFUSED}; use `index_fill_` or "
             "`scatter_`"
         )
         yield problem(region, fact, message, doubt)
+
+
+def _gathers(index: Tensor) -> bool:
+    """Whether an index tensor stays one: a 0-dim tensor is read by the host, and then the number is a plain fill."""
+    return index.dtype not in (None, "bool") and index.shape != ()
 
 
 def _number(source: Value) -> bool:

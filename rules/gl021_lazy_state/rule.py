@@ -54,6 +54,14 @@ def memos(facts: list[Fact]) -> Iterator[tuple[Branch, Bind]]:
                     yield asked, fact
 
 
+def on_demand(facts: list[Fact]) -> Iterator[Bind]:
+    """Entries of a table that looking for them makes: `defaultdict`, `__missing__`, `setdefault`."""
+    for fact in facts:
+        made = isinstance(fact, Bind) and (fact.how == "default" or fact.function.endswith(".__missing__"))
+        if made and isinstance(fact, Bind) and fact.place.kind == "item":
+            yield fact
+
+
 def _within(fact: Fact, branch: Branch) -> bool:
     body = branch.body
     return (
@@ -109,7 +117,7 @@ def _second_name(
 
 def born_inside(region: Region) -> Iterator[Problem]:
     captured = list(region.captured)
-    for _, bind in memos(captured):
+    for bind in (*(bind for _, bind in memos(captured)), *on_demand(captured)):
         made = [t for t in tensors(bind.value, 1) if t.storage.born is region] if bind.value is not None else []
         for later in captured:
             if isinstance(later, Write) and later.order > bind.order and _goes_on(captured, bind, later, made):

@@ -33,6 +33,8 @@ from graphlint.value import (
     origins,
 )
 
+from .records import omitted_field
+
 
 @rule("GL022", "graph-key", "error", "a graph is cached under a key that omits something the capture froze")
 def check(region: Region) -> Iterator[Problem]:
@@ -44,9 +46,10 @@ def check(region: Region) -> Iterator[Problem]:
         return
     if isinstance(store.key, Const) and isinstance(store.key.value, str) and not all_origins(store.key):
         return  # a slot with a name, not a table that is looked up
-    if not understood(store.key):
+    found = omitted_field(region, begin, store)
+    if found is None and not understood(store.key):
         return
-    found = omitted(region, begin, store) or omitted_state(region, begin, store)
+    found = found or omitted(region, begin, store) or omitted_state(region, begin, store)
     if found is not None:
         name, fact = found
         message = (
@@ -251,6 +254,8 @@ def one_layout(region: Region, store: Keep) -> Iterator[Problem]:
         if lookup is None or any("None" not in c.text and " in " not in c.text for c in choices):
             continue
         for name, first in sent_along(region, entered, captured):
+            if all_origins(store.key) & all_origins(first.given.get(name)):
+                continue  # the key is made of it: each value has a graph of its own
             message = (
                 f"every graph was captured for one value of `{name}`, and this lookup sends all others to them: "
                 f"ask for `{name}` before the lookup, or put it into the key"
