@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import backward, making, tuples
+from graphlint.interp import backward, delegation, making, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -208,6 +208,8 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
             return m.at_place(Const(True), place)
         if name in MODULE_METHODS and value.cls.external_bases:
             return ExternalMethod(receiver=value, name=name)
+        if (answer := delegation.asked(m, value, name, span)) is not None:
+            return answer
         annotated = m.class_annotation(value.cls, name)
         if annotated is not None:
             value.attrs[name] = annotated

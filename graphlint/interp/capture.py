@@ -29,6 +29,7 @@ from graphlint.value import (
     Unknown,
     Value,
     options,
+    origins,
 )
 
 if TYPE_CHECKING:
@@ -68,16 +69,20 @@ def enter(m: Machine, manager: Instance, span: Span) -> Value:
     is_graph = manager.external in GRAPH_MANAGERS
     graph = manager if is_graph else _first(manager, 0, _GRAPH_KEYWORDS)
     region = new_region(m, "accelerator-graph" if is_graph else "graph", span, graph=graph)
-    region.pool = _pool(manager.kwargs.get("pool") if is_graph else _first(manager, 1, ("pool",)))
+    region.pool = _pool(m, manager.kwargs.get("pool") if is_graph else _first(manager, 1, ("pool",)))
     region.stream = _first(manager, 2, ("stream",)) if not is_graph else None
     region.options = manager.kwargs
     m.open_region(region, span)
     return graph if is_graph and graph is not None else Const(None)
 
 
-def _pool(given: Value | None) -> Value | None:
-    """The pool that a capture is given: a `None` that is known to be one is no pool."""
-    return None if isinstance(given, Const) and given.value is None else given
+def _pool(m: Machine, given: Value | None) -> Value | None:
+    """The pool that a capture is given: a `None` that is known to stay one is no pool.
+
+    Where a script is not followed from its start, somebody else may put a pool into the place that it is read from.
+    """
+    empty = isinstance(given, Const) and given.value is None
+    return None if given is not None and empty and (m.complete or not origins(given)) else given
 
 
 def leave(m: Machine, span: Span) -> Value:
@@ -163,7 +168,7 @@ def note_instance(m: Machine, instance: Instance, span: Span) -> None:
 
 def begin(m: Machine, graph: Value, args: Args, kwargs: Kwargs, span: Span) -> Value:
     region = new_region(m, "begin-end", span, graph=graph)
-    region.pool = _pool(kwargs.get("pool") or (args[0] if args else None))
+    region.pool = _pool(m, kwargs.get("pool") or (args[0] if args else None))
     region.options = kwargs
     m.open_region(region, span)
     return Const(None)
@@ -202,7 +207,7 @@ def graphed_callables(m: Machine, args: Args, kwargs: Kwargs, span: Span, name: 
 
 def _graphed(m: Machine, function: Value, sample: Value, kwargs: Kwargs, span: Span, name: str) -> Value:
     region = new_region(m, "graphed-callables", span, warm=True, copies_inputs=True)
-    region.options, region.pool = {**kwargs, "sample_args": sample}, _pool(kwargs.get("pool"))
+    region.options, region.pool = {**kwargs, "sample_args": sample}, _pool(m, kwargs.get("pool"))
     graphed = m.instance_of(External("graphed-callable"), span)
     region.graph = graphed
     given = tuple(sample.items) if isinstance(sample, Sequence) else ()

@@ -64,6 +64,8 @@ class Machine(TorchState):
         """(id of the receiver, id of the method's node) of every method that was run."""
         self.settled: set[tuple[int, int, str]] = set()
         """Branches that made their own test fail: see settling.py."""
+        self.asking: set[tuple[int, str]] = set()
+        """Attributes that `__getattr__` is being asked for: (id of the object, name)."""
         self.memo: dict[tuple[object, ...], Value] = {}
         self.pure: dict[tuple[object, ...], Value] = {}
         self.inner_epoch = 0

@@ -12,7 +12,7 @@ from graphlint.interp import iteration, subscripts
 from graphlint.interp.objects import ClassValue
 from graphlint.lower import tree
 from graphlint.source import Span
-from graphlint.value import Const, Instance, Mapping, Place, Sequence, Unknown, Value, tensors
+from graphlint.value import Const, External, Instance, Mapping, Place, Sequence, Unknown, Value, tensors
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -48,7 +48,10 @@ def begin(m: Machine, instance: Instance) -> None:
     kind, cls = kind_of(instance), instance.cls
     if not kind or not isinstance(cls, ClassValue) or cls.dataclass:
         return
-    if any(m.names.class_attribute(m, cls, n) is not None for n in ("__setattr__", "__getattr__")):
+    if m.names.class_attribute(m, cls, "__setattr__") is not None:
+        return
+    asked = m.names.class_attribute(m, cls, "__getattr__")
+    if asked is not None and not isinstance(asked[0], External):
         return
     made: Value = m.sequence(kind, [])
     if kind in ("dict", "defaultdict"):
