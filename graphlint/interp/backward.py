@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphlint.interp import torch_objects
 from graphlint.interp.objects import ClassValue
 from graphlint.source import Span
 from graphlint.value import Const, External, Instance, Sequence, Tensor, Unknown, Value, options, tensors
@@ -20,6 +21,7 @@ Kwargs = dict[str, Value]
 _MODULE = "torch.autograd.function"
 FUNCTION_BASES = ("torch.autograd.Function", f"{_MODULE}.Function", f"{_MODULE}.InplaceFunction")
 CONTEXT = f"{_MODULE}.FunctionCtx"
+MODULE_HOOKS = ("full_backward_pre_hook", "full_backward_hook", "backward_hook")
 _TENSOR_HOOKS = ("register_hook", "register_post_accumulate_grad_hook")
 #: How many Functions, and how many hooks, of one backward are run.
 MOST = 12
@@ -88,6 +90,12 @@ def register(m: Machine, tensor: Tensor, name: str, args: Args, kwargs: Kwargs, 
     return handle
 
 
+def note(m: Machine, handle: Instance, function: Value, kind: str, module: Value | None = None) -> None:
+    """A hook of a module, or of every module, that a backward runs."""
+    handle.attrs |= {"$module": module or Unknown("module"), "$function": function, "$kind": Const(kind)}
+    m.store(m.gradient_hooks, handle.id, handle)
+
+
 def remove(m: Machine, handle: Instance) -> None:
     """`handle.remove()`."""
     m.remove(m.gradient_hooks, handle.id)
@@ -107,13 +115,25 @@ def run(m: Machine, span: Span, accumulates: bool = True) -> None:
             outputs = result.items if isinstance(result, Sequence) else [result]
             grads = [_gradient(m, o) for o in outputs if o is not None]
             m.call(backward[0], (ctx, *grads), {}, span, "backward")
-    kinds = _TENSOR_HOOKS if accumulates else _TENSOR_HOOKS[:1]
+    kinds = (*MODULE_HOOKS, *(_TENSOR_HOOKS if accumulates else _TENSOR_HOOKS[:1]))
     handles = [h for h in m.gradient_hooks.values() if isinstance(h, Instance)]
     for kind in kinds:
         for handle in [h for h in handles if h.attrs["$kind"].value == kind][:MOST]:  # type: ignore[attr-defined]
+            if kind in MODULE_HOOKS:
+                _run_module_hook(m, handle, kind, span)
+                continue
             tensor = handle.attrs["$tensor"]
             given = _gradient(m, tensor) if kind == "register_hook" else tensor
             m.call(handle.attrs["$function"], (given,), {}, span, "hook")
+
+
+def _run_module_hook(m: Machine, handle: Instance, kind: str, span: Span) -> None:
+    module = handle.attrs["$module"]
+    like = next(iter(torch_objects.all_parameters(m, module)), None)
+    gradient = m.tensor(None, device="cuda" if like is None else like.device)
+    given = m.sequence("tuple", [gradient])
+    passed = (given,) if kind.endswith("pre_hook") else (given, given)
+    m.call(handle.attrs["$function"], (module, *passed), {}, span, "hook")
 
 
 def _pending(m: Machine) -> Iterator[Instance]:

@@ -62,6 +62,8 @@ def call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, te
             return externals.call_method(m, receiver, name, args, kwargs, span, text)
         case External(name="builtins.super"):
             return _super(m, args)
+        case External(name=name) if (handle := hooks.register_global(m, name, args, kwargs, span)) is not None:
+            return handle
         case External(name=name):
             return externals.call_external(m, name, args, kwargs, span, text)
         case Instance():
@@ -295,7 +297,7 @@ def _missing(m: Machine, function: FunctionValue, param: tree.Param, unknown_res
 
 
 def _call_instance(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if "$hooks" in instance.attrs:
+    if "$hooks" in instance.attrs or hooks.of_all(m, instance):
         return hooks.around(m, instance, args, kwargs, span, lambda a: _call_object(m, instance, a, kwargs, span, text))
     return _call_object(m, instance, args, kwargs, span, text)
 

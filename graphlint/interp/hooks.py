@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from graphlint.interp import backward, torch_objects
 from graphlint.source import Span
 from graphlint.value import Const, External, Instance, Sequence, Tensor, Unknown, Value
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 _KINDS = {"register_forward_hook": "after", "register_forward_pre_hook": "before"}
+#: Of every module: `torch.nn.modules.module.register_module_forward_hook(fn)`.
+_GLOBAL = {"register_module_forward_hook": "after", "register_module_forward_pre_hook": "before"}
 HANDLE = "torch.utils.hooks.RemovableHandle"
 #: How many hooks of one module are run.
 MOST = 4
@@ -30,11 +33,40 @@ def register(m: Machine, module: Instance, name: str, args: Args, kwargs: Kwargs
         items = [*(held.items if isinstance(held, Sequence) else []), entry]
         m.store(module.attrs, "$hooks", m.sequence("list", items))
         handle.attrs |= {"$module": module, "$entry": entry}
+    if function is not None and name.removeprefix("register_") in backward.MODULE_HOOKS:
+        backward.note(m, handle, function, name.removeprefix("register_"), module)
     return handle
+
+
+def register_global(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value | None:
+    """A hook of every module; None if `name` is something else."""
+    if not name.startswith("torch.nn.modules.module."):
+        return None
+    last = name.rpartition(".")[2]
+    hidden = last.removeprefix("register_module_")
+    if not last.startswith("register_module_") or (last not in _GLOBAL and hidden not in backward.MODULE_HOOKS):
+        return None
+    handle = m.instance_of(External(HANDLE), span)
+    function = args[0] if args else kwargs.get("hook")
+    if function is None or isinstance(function, Unknown):
+        return handle
+    if last in _GLOBAL:
+        entry = m.sequence("tuple", [Const(_GLOBAL[last]), function, kwargs.get("with_kwargs", Const(False))])
+        handle.attrs["$entry"] = entry
+        m.store(m.global_hooks, handle.id, entry)
+    else:
+        backward.note(m, handle, function, hidden)
+    return handle
+
+
+def of_all(m: Machine, instance: Instance) -> bool:
+    """True if there are hooks of every module, and this is one."""
+    return bool(m.global_hooks) and torch_objects.is_module(m, instance)
 
 
 def remove(m: Machine, handle: Instance) -> None:
     """`handle.remove()`."""
+    m.remove(m.global_hooks, handle.id)
     module = handle.attrs.get("$module")
     held = module.attrs.get("$hooks") if isinstance(module, Instance) else None
     if isinstance(module, Instance) and isinstance(held, Sequence):
@@ -47,7 +79,8 @@ def around(
 ) -> Value:
     """Runs `forward` between the module's hooks; what a hook hands back stands in the place of what it was given."""
     held = module.attrs.get("$hooks")
-    entries = [i for i in held.items if isinstance(i, Sequence)][:MOST] if isinstance(held, Sequence) else []
+    own = held.items if isinstance(held, Sequence) else []
+    entries = [i for i in (*m.global_hooks.values(), *own) if isinstance(i, Sequence)][:MOST]
     for kind, function, with_kwargs in (entry.items for entry in entries):
         if isinstance(kind, Const) and kind.value == "before":
             more = [m.mapping({k: v for k, v in kwargs.items()})] if _on(with_kwargs) else []

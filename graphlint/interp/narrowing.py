@@ -11,13 +11,30 @@ from graphlint.interp.objects import ClassValue, Scope
 from graphlint.interp.subscripts import as_key
 from graphlint.knowledge.capture_api import GUARDS
 from graphlint.lower import tree
-from graphlint.value import Const, Device, External, Instance, Mapping, Tensor, Unknown, Value, join, options
+from graphlint.value import (
+    NONE,
+    Const,
+    Device,
+    External,
+    Host,
+    Instance,
+    Mapping,
+    Tensor,
+    Unknown,
+    Value,
+    join,
+    options,
+    origins,
+)
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 #: Questions that a driver answers without an exception.
 _ASKED = GUARDS | {"torch.cuda.is_available", "torch.cuda.is_initialized", "torch.xpu.is_available"}
+
+#: Comparisons of a string with those that are written out.
+_NAMED = ("==", "!=", "in", "not in")
 
 
 def _narrowed_value(value: Value, keep: Callable[[Value], bool]) -> Value | None:
@@ -48,7 +65,11 @@ def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
             "!=",
         ):
             is_none = (op in ("is", "==")) == taken
-            _narrow_to(m, left, lambda v: (isinstance(v, Const) and v.value is None) == is_none, none=is_none)
+            _narrow_to(
+                m, left, lambda v: (isinstance(v, Const) and v.value is None) == is_none, NONE if is_none else None
+            )
+        case tree.Compare(left=tree.Name() | tree.Attribute() as left, ops=(op,), comparators=(right,)) if op in _NAMED:
+            _narrow_to_names(m, left, right, (op in ("==", "in")) == taken)
         case tree.Name() | tree.Attribute():
             _narrow_to(m, test, lambda v: not (isinstance(v, Const) and bool(v.value) != taken))
         case tree.Call(func=tree.Name(id="isinstance"), args=(first, second)):
@@ -57,7 +78,23 @@ def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
             _narrow_to(m, first.value, lambda v: attributes.is_instance(m, v, kind) is not (not taken))
 
 
-def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], none: bool = False) -> None:
+def _narrow_to_names(m: Machine, target: tree.Expr, right: tree.Expr, among: bool) -> None:
+    """`backend == "flash"`, `backend not in ("a", "b")`: a string is, or is not, among those that are written out."""
+    nodes = right.items if isinstance(right, (tree.TupleExpr, tree.ListExpr, tree.SetExpr)) else (right,)
+    names = [n.value for n in nodes if isinstance(n, tree.Constant) and isinstance(n.value, str)]
+    if not names or len(names) < len(nodes):
+        return
+    with m.quiet_reading():
+        value = m.eval(target)
+    if among and all(isinstance(o, Unknown) or (isinstance(o, Host) and o.kind == "string") for o in options(value)):
+        found = join(*(Const(name, origins(value)) for name in names))
+        _narrow_to(m, target, lambda v: True, found)
+        return
+    _narrow_to(m, target, lambda v: not isinstance(v, Const) or (v.value in names) == among)
+
+
+def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], if_unknown: Value | None = None) -> None:
+    """Leaves what `keep` keeps of a name or an attribute; `if_unknown` stands for what is not known at all."""
     if isinstance(target, tree.Name):
         holder: Scope | None = m.scope
         while holder is not None and target.id not in holder.variables:
@@ -65,8 +102,8 @@ def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], non
         if holder is None:
             return
         narrowed_value = _narrowed_value(holder.variables[target.id], keep)
-        if narrowed_value is None and none and isinstance(holder.variables[target.id], Unknown):
-            narrowed_value = Const(None)
+        if narrowed_value is None and if_unknown is not None and _is_unknown(holder.variables[target.id]):
+            narrowed_value = if_unknown
         if narrowed_value is not None:
             m.store(holder.variables, target.id, narrowed_value)
     elif isinstance(target, tree.Attribute) and isinstance(target.value, (tree.Name, tree.Attribute)):
@@ -74,10 +111,14 @@ def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], non
             owner = m.eval(target.value)
         if isinstance(owner, Instance) and target.name in owner.attrs:
             narrowed_value = _narrowed_value(owner.attrs[target.name], keep)
-            if narrowed_value is None and none and isinstance(owner.attrs[target.name], Unknown):
-                narrowed_value = Const(None)
+            if narrowed_value is None and if_unknown is not None and _is_unknown(owner.attrs[target.name]):
+                narrowed_value = if_unknown
             if narrowed_value is not None:
                 m.store(owner.attrs, target.name, narrowed_value)
+
+
+def _is_unknown(value: Value) -> bool:
+    return isinstance(value, Unknown) or (isinstance(value, Host) and value.kind == "string")
 
 
 def _device_test(node: tree.Expr) -> tuple[str, Device] | None:

@@ -28,6 +28,7 @@ class TorchState(Tape, Journal):
         self.to_differentiate: dict[int, Value] = {}
         """Contexts of custom Functions that were applied and that no backward went through yet."""
         self.gradient_hooks: dict[int, Value] = {}
+        self.global_hooks: dict[int, Value] = {}
         """Handles of hooks on tensors, which a backward runs."""
 
     def tensor(
