@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import CaptureBegin, Enter, Replay
+from graphlint.fact import Bind, CaptureBegin, Enter, Replay
 from graphlint.region import Region
 from graphlint.value import NONE, Const, Host, Mapping, Place, Sequence, Value, options, origins
 
@@ -34,7 +34,21 @@ def finders(region: Region, enter: Enter) -> Iterator[Enter]:
 
 
 def others(region: Region, enter: Enter) -> list[Enter]:
-    return [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
+    """All calls of the function; what the analysis itself calls tells nothing where the program does, too."""
+    found = [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
+    if all(map(_by_nobody, found)):
+        return found
+    return [] if _by_nobody(enter) else [f for f in found if not _by_nobody(f) and _round(f) == _round(enter)]
+
+
+def _round(fact: Enter) -> tuple[int, int] | None:
+    """Which of the analysis's own calls `fact` belongs to, None for what the program itself runs."""
+    return fact.loops[0] if fact.loops and fact.loops[0][0] < 0 else None
+
+
+def _by_nobody(enter: Enter) -> bool:
+    """True for a call that the analysis makes as somebody might, with arguments that nobody gave."""
+    return bool(enter.loops) and enter.loops[0][0] < 0 and len(enter.chain) <= 1
 
 
 def arguments(enter: Enter) -> Iterator[tuple[str, int | str | None, Value]]:
@@ -58,9 +72,22 @@ def argument(enter: Enter, name: str, position: int | str | None) -> Value | Non
     return value.items[position] if isinstance(value, Sequence) and position < len(value.items) else None
 
 
-def varies(calls: list[Enter], value: Value, name: str, position: int | str | None) -> bool:
-    found = (argument(call, name, position) for call in calls)
-    return any(other is not None and identity(other) != identity(value) for other in found)
+def varies(region: Region, calls: list[Enter], value: Value, name: str, position: int | str | None) -> bool:
+    """True if one of the calls is given another value: one that is not read from the same place, unchanged since."""
+    for call in calls:
+        other = argument(call, name, position)
+        if other is not None and identity(other) != identity(value) and not _same_reading(region, other, value):
+            return True
+    return False
+
+
+def _same_reading(region: Region, one: Value, other: Value) -> bool:
+    """True for two numbers that were read from the same places, none of which is bound more than once."""
+    read = all_origins(one)
+    if not (isinstance(one, Host) and isinstance(other, Host) and read and read == all_origins(other)):
+        return False
+    bound = [f.place for f in region.life if isinstance(f, Bind) and f.place in read]
+    return len(bound) == len(set(bound))
 
 
 def identity(value: Value) -> object:

@@ -143,6 +143,20 @@ def exclusive(region: Region, first: Fact, second: Fact) -> bool:
     return False
 
 
+def contradict(region: Region, first: Fact, second: Fact) -> bool:
+    """True if the two stand in arms of two branches that ask the same and answer differently: `if graphs: ... else:`
+    here, and again further down."""
+    asked = {(b.text, b.chain): b.taken for b in _around(region, first) if b.text}
+    return any(asked.get((b.text, b.chain), b.taken) != b.taken for b in _around(region, second))
+
+
+def _around(region: Region, fact: Fact) -> Iterator[Branch]:
+    """The arms that `fact` happens in."""
+    for past in region.life[: region.position(fact.order)]:
+        if isinstance(past, Branch) and covers(past, fact):
+            yield past
+
+
 def covers(branch: Branch, fact: Fact) -> bool:
     """True if `fact` happens in the arm, or in what it calls."""
     if branch.body is None or not inside(fact, branch):

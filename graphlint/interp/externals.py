@@ -12,6 +12,7 @@ from graphlint.interp import (
     capture,
     containers,
     contexts,
+    pytree,
     standard,
     tables,
     torch_modules,
@@ -119,7 +120,7 @@ def _instance(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> 
 
 def _torch(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     last = name.rpartition(".")[2]
-    special = _special(m, name, last, args, kwargs, span)
+    special = pytree.call(m, name, args, kwargs, span) or _special(m, name, last, args, kwargs, span)
     if special is not None:
         return special
     if name in CONTEXT_CLASSES or name.endswith(".graph"):
@@ -239,6 +240,8 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
         result = made_value(m, found, base, name.rpartition(".")[2], args, kwargs, span)
         if name == "torch.equal" or name == "torch.allclose":
             result = Host("read", "bool", m.location(span))
+    elif name.rpartition(".")[0] in ("torch.distributed", "torch.distributed.distributed_c10d"):
+        result = Unknown("work")  # a collective writes into what it is given, and hands back a handle or None
     elif given:
         tracked = m.grad_enabled() and any(t.requires_grad or t.grad_graph for t in given)
         result = m.tensor(

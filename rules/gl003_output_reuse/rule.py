@@ -108,8 +108,8 @@ def _again(region: Region, fact: Keep, replays: list[Replay]) -> bool:
         and f.value is not None
         and any(o is c for o in options(f.value) for c in options(fact.container))
     ]
-    if gone_before(region, fact, fresh, replays):
-        return False
+    if gone_before(region, fact, fresh, replays) or (fact.how == "collect" and not fresh):
+        return False  # nothing holds it, or what was gathered is handed on: whoever keeps it has a name for it
     loops = {loop for loop, _ in fact.loops}
     if fresh:
         # A container that is made anew in each round of a loop does not outlive the round.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphlint import batches
-from graphlint.fact import Bind, Write
+from graphlint import batches, queries
+from graphlint.fact import Bind, Op, Write
 from graphlint.region import Region
 from graphlint.value import Tensor
 
@@ -83,15 +83,27 @@ def last_batch(region: Region, fact: Write) -> str:
     )
 
 
-def cut(fact: Write) -> str:
+def _of_python_numbers(region: Region, source: Tensor) -> bool:
+    """True for `torch.Tensor([...])`, which makes floats of whatever numbers it gets: lengths and indices mostly."""
+    return any(
+        isinstance(f, Op)
+        and f.name in ("torch.Tensor", "torch.FloatTensor")
+        and source.storage in queries.storages(f.result, 0)
+        for f in region.life
+    )
+
+
+def cut(region: Region, fact: Write) -> str:
     source, target = _copied(fact), fact.target
     if source is None and fact.how == "setitem" and isinstance(fact.source, Tensor):
         source = fact.source
     if source is None or not isinstance(target, Tensor):
         return ""
-    if (source.dtype or "").removeprefix("torch.") in FLOATS and (target.dtype or "").removeprefix(
-        "torch."
-    ) in INTEGERS:
+    if (
+        (source.dtype or "").removeprefix("torch.") in FLOATS
+        and (target.dtype or "").removeprefix("torch.") in INTEGERS
+        and not _of_python_numbers(region, source)
+    ):
         return (
             f"a {source.dtype} tensor is copied into a static input of {target.dtype}: the fractions are cut off "
             "silently"

@@ -27,7 +27,7 @@ def check(region: Region) -> Iterator[Problem]:
             and isinstance(fact.target, Tensor)
             and fact.target.storage in region.inputs
         ):
-            message = refused(fact) or repeated(region, fact) or last_batch(region, fact) or cut(fact)
+            message = refused(fact) or repeated(region, fact) or last_batch(region, fact) or cut(region, fact)
             if message and (fact.at, 0) not in seen:
                 seen.add((fact.at, 0))
                 yield _problem(region, fact, message)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from graphlint import queries
 from graphlint.fact import Fact, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.region import Region
-from graphlint.value import Const, Instance, Sequence, Storage, Tensor, origins, tensors
+from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Value, origins, tensors
 
 from .pieces import Piece, fills, piece, same, whole_of
 
@@ -83,10 +83,15 @@ def reset(storage: Storage, part: Piece, pieces: list[tuple[Write, Piece | None]
             and other.low is not None
             and other.high is None
             and other.others_full
-            and same(other.low, part.high)
+            and not _apart(other.low, part.high)
         ):
             return True
     return False
+
+
+def _apart(low: Value, high: Value | None) -> bool:
+    """True if what is reset certainly does not begin where what was written ends: sizes go by many names."""
+    return isinstance(low, Const) and isinstance(high, Const) and not same(low, high)
 
 
 def read_only_there(region: Region, write: Write, part: Piece, whole: Tensor) -> bool:
@@ -184,12 +189,17 @@ def gates(region: Region, mask: Storage, data: Storage) -> bool:
 
 def rows_apart(region: Region, storage: Storage, part: Piece, replay: Replay) -> bool:
     """True if captured work keeps the rows apart, and no more than the head of the results is used."""
-    if part.dim != 0:
+    if part.dim != 0 and not _picked_first(region, storage, part.dim):
         return False
     derived = {storage}
     for fact in region.captured:
         if mixes(fact, derived):
             return False
+        if isinstance(fact, Write) and fact.target is not None:
+            target = queries.storages(fact.target, 0)
+            if storage in target or not derived & queries.storages(fact.source, 1):
+                continue
+            derived |= target
         if any(derived & queries.storages(v, 1) for v in queries.operands(fact)):
             derived |= queries.storages(queries.result(fact), 2)
     outs = derived - {storage}
@@ -203,6 +213,26 @@ def rows_apart(region: Region, storage: Storage, part: Piece, replay: Replay) ->
                 if tensor.storage in outs and not isinstance(fact, Index) and not tensor.view and _uses(fact):
                     return False
     return True
+
+
+def _picked_first(region: Region, storage: Storage, dims: int) -> bool:
+    """True if captured work takes one entry of each of the first `dims` dims: what it has are rows from there on."""
+    reads = [
+        f.index
+        for f in region.captured
+        if isinstance(f, Index) and storage in queries.storages(f.base, 0) and _whole(f.base)
+    ]
+    for index in reads:
+        first = index.items[:dims] if isinstance(index, Sequence) and index.kind == "tuple" else [index]
+        if len(first) < dims or not all(
+            isinstance(i, Host) or isinstance(getattr(i, "value", None), int) for i in first
+        ):
+            return False
+    return bool(reads)
+
+
+def _whole(base: Value) -> bool:
+    return isinstance(base, Tensor) and base.view is None
 
 
 def _uses(fact: Fact) -> bool:

@@ -28,7 +28,7 @@ def rebound(region: Region) -> Iterator[Problem]:
             or fact.how.startswith(("del", "pop", "clear", "remove"))
         ):
             continue
-        if places.is_empty(fact.value) or fact.value is None:
+        if places.is_empty(fact.value) or fact.value is None or _constructs(fact):
             continue
         if fact.place.name == "data" and isinstance(fact.owner, Tensor):
             stale = {fact.owner.storage} & lent
@@ -52,6 +52,11 @@ def rebound(region: Region) -> Iterator[Problem]:
             and not all(places.refreshed(region, s, region.end, 1 << 60) for s in held)
         ):
             yield problem(region, fact, _message(fact))
+
+
+def _constructs(fact: Bind) -> bool:
+    """True for what a constructor gives its own object: nothing was captured with that object before."""
+    return fact.text.startswith("self.") and fact.function.rpartition(".")[2] == "__init__"
 
 
 def _blank(value: Value | None) -> bool:

@@ -374,7 +374,7 @@ def _begun_outside(region: Region) -> Iterator[Problem]:
             continue
         for value in queries.operands(fact):
             for tensor in tensors(value, 1):
-                if not tensor.grad_graph or tensor.storage.born is not None or not _tracked(fact):
+                if not tensor.grad_graph or not tensor.sure or tensor.storage.born is not None or not _tracked(fact):
                     continue
                 if tensor.storage.kind in ("parameter", "buffer", "unknown") or tensor.view in ("detach", "data"):
                     continue

@@ -160,7 +160,7 @@ def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
             present = None
         elif isinstance(fact, Bind) and fact.place.name == "requires_grad":
             return None
-    if present is None:
+    if present is None or queries.contradict(region, present, captured):
         return None
     if any(_zeroes(f, used) for f in region.captured if f.order < captured.order) or _accumulates_on_purpose(region):
         return None

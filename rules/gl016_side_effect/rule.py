@@ -101,6 +101,8 @@ def _bound(region: Region, fact: Bind, made: dict[Storage, list[Fact]], read: bo
         return None
     scalars = [o for o in options(value) if isinstance(o, (Const, Host))]
     if scalars and len(scalars) == len(options(value)):
+        if _taken_back(region, fact):
+            return None
         if not any(_moves(s, fact) for s in scalars) and not (read and any(isinstance(s, Host) for s in scalars)):
             return None
         message = f"{name} is changed in Python while capturing: replays run no Python, so it stands still from then on"
@@ -114,6 +116,14 @@ def _bound(region: Region, fact: Bind, made: dict[Storage, list[Fact]], read: bo
             )
             return _problem(region, fact, message)
     return None
+
+
+def _taken_back(region: Region, fact: Bind) -> bool:
+    """True for a depth that is counted up and down again in the same capture: it ends as it began."""
+    other = {"+=": "-=", "-=": "+="}.get(fact.how)
+    return other is not None and any(
+        isinstance(f, Bind) and f.place == fact.place and f.how == other for f in region.captured
+    )
 
 
 def _moves(value: Const | Host, fact: Bind) -> bool:

@@ -202,7 +202,8 @@ def _shapes(region: Region) -> Iterator[Problem]:
                 if (grown and tensor.view is None) or _prefix(region, call, tensor):
                     yield _reshaped(region, call)
                 for dim, size in enumerate(tensor.shape or ()):
-                    if isinstance(size, int):
+                    # Several forms that it may have are not several forms that it has.
+                    if isinstance(size, int) and len(options(value)) == 1:
                         seen = sizes.setdefault(call.at, {}).setdefault((index, dim), set())
                         seen.add(size)
                         if len(seen) > 2:

@@ -12,6 +12,7 @@ from graphlint.fact import (
     Enter,
     Fact,
     HostRead,
+    Iterate,
     Op,
     Operator,
     Raises,
@@ -114,11 +115,14 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     if len(mine) != 1:
         return
     first: Region | None = None
+    # Each round of a loop over graphs has another one, though a long list is known by a few of its elements only.
+    elements = [g for f in region.before if isinstance(f, Iterate) for g in queries.held_graphs(f.value)]
     for fact in region.before:
         if isinstance(fact, CaptureBegin) and mine[0] in queries.graphs(fact.begun.graph):
             # Where it is not known whether the second capture is made, a counter usually sees to it that it is not.
             earlier = fact.order < begin.order and (fact.maybe or not begin.maybe)
-            first = fact.begun if earlier and not queries.exclusive(region, fact, begin) else first
+            apart = queries.exclusive(region, fact, begin) or (mine[0] in elements and fact.chain == begin.chain)
+            first = fact.begun if earlier and not apart else first
         elif queries.resets(fact, mine):
             first = None
     if first is not None:

@@ -116,6 +116,8 @@ def _second_name(
 
 
 def born_inside(region: Region) -> Iterator[Problem]:
+    if _put_off(region):
+        return
     captured = list(region.captured)
     for bind in (*(bind for _, bind in memos(captured)), *on_demand(captured)):
         made = [t for t in tensors(bind.value, 1) if t.storage.born is region] if bind.value is not None else []
@@ -129,6 +131,16 @@ def born_inside(region: Region) -> Iterator[Problem]:
                 notes = tuple(Note(f.at, "dropped here after the warm-up") for f in drops[-1:] if not _is_tensor(f))
                 yield Problem(bind.at, message, (*notes, *region.way(bind))[:5], function=bind.function)
                 break
+
+
+def _put_off(region: Region) -> bool:
+    """True if it is not known at which call the capture is made, and other calls run the same code eagerly: a counter
+    lets it wait for them, as a warm-up."""
+    begin = queries.begin_fact(region)
+    first = next((f for f in region.captured if isinstance(f, Enter)), None)
+    if begin is None or not begin.maybe or first is None:
+        return False
+    return any(isinstance(f, Enter) and f.region is None and f.defined == first.defined for f in region.life)
 
 
 def _goes_on(captured: list[Fact], bind: Bind, write: Write, made: list[Tensor]) -> bool:
