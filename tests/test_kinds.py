@@ -34,9 +34,9 @@ def warm(fn, *args):
 MARK = re.compile(r"# expect(-one)?: ([\w, -]+)(?:@(\w+))?")
 
 
-def programs() -> Iterator[tuple[str, str]]:
+def programs(folder: Path = KINDS) -> Iterator[tuple[str, str]]:
     """(name, text) of every program, faulty and right twins apart."""
-    for path in sorted(KINDS.glob("*.txt")):
+    for path in sorted(folder.glob("*.txt")):
         for part in re.split(r"^=== ", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
             name, _, body = part.partition("\n")
             for kind, own, other in (("bad", "-|", "+|"), ("good", "+|", "-|")):

@@ -26,6 +26,7 @@ from graphlint.runtime.watch.gradients import Gradients
 from graphlint.runtime.watch.inputs import Inputs
 from graphlint.runtime.watch.journal import Journal
 from graphlint.runtime.watch.keys import Keys
+from graphlint.runtime.watch.leaves import Leaves
 from graphlint.runtime.watch.modes import Captures, Modes
 from graphlint.runtime.watch.outputs import OutputWatch
 from graphlint.runtime.watch.places import Places
@@ -33,9 +34,12 @@ from graphlint.runtime.watch.rehearsals import Rehearsals
 from graphlint.runtime.watch.remade import RemadeInputs
 from graphlint.runtime.watch.scalars import Scalars
 from graphlint.runtime.watch.state import State
+from graphlint.runtime.watch.stores import Stores
 
 WATCHERS = (
+    Leaves,
     Places,
+    Stores,
     Scalars,
     OutputWatch,
     State,
@@ -51,7 +55,7 @@ WATCHERS = (
 )
 
 #: Those that need no values.
-WITHOUT_VALUES = (Places, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Keys, Rehearsals)
+WITHOUT_VALUES = (Leaves, Places, Stores, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Keys, Rehearsals)
 
 
 def work(spec: Spec) -> Result:
@@ -76,7 +80,8 @@ def watched(spec: Spec) -> Iterator[tuple[Machine, Journal]]:
     with emulated(spec.version, spec.survey, bool(spec.fake)) as machine:
         machine.most = VALUES if spec.fake is None else None
         journal = Journal(machine)
-        journal.watchers = [kind(machine, journal) for kind in (WITHOUT_VALUES if spec.fake else WATCHERS)]
+        for kind in WITHOUT_VALUES if spec.fake else WATCHERS:
+            journal.watchers.append(kind(machine, journal))
         with journal:
             yield machine, journal
 

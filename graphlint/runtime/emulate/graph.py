@@ -40,7 +40,7 @@ class Capture:
         )
         self.members: set[Line] = set()
         self.calls: list[Any] = []
-        self.invalid = self.surveyed = False
+        self.invalid = False
         self.held = self.peak = 0
         self.begun = machine.order
         self.thread = threading.get_ident()
@@ -90,6 +90,41 @@ class Capture:
         return [m for m in self.members if m is not self.origin and m.worked > self.origin.clock.get(m.id, 0)]
 
 
+class Recording:
+    """What one capture left: its calls, and the memory that they touch. Watchers are given it, under a number of its
+    own; a graph that is reset lets go of it, and one that is captured again gets another."""
+
+    def __init__(self, machine: Machine, capture: Capture) -> None:
+        self.machine, self.number, self.kind, self.pool = machine, capture.number, capture.kind, capture.pool
+        self.calls = capture.calls
+        self.replays = 0
+        ranges = {
+            (storage := ghost.untyped_storage()).data_ptr(): storage.nbytes()
+            for call in self.calls
+            for ghost in call.sources
+        }
+        self.inputs = set(ranges) - capture.own
+        self.made = capture.own
+        self.span = (capture.begun, machine.order)
+        self.asynchronous = any(
+            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and c.args and not machine.holds(c.args[0]))
+            for c in self.calls
+        )
+
+    def run(self) -> None:
+        """Does the work, now."""
+        machine = self.machine
+        if any(not machine.arena.mapped(start) for start in self.inputs):
+            machine.broken = texts.ILLEGAL_ACCESS
+            machine.note("illegal-access", self.number)
+            return
+        outer = machine.version
+        with aside():
+            for call in self.calls if not machine.fake else ():
+                call.run(machine)
+        machine.version = outer
+
+
 def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
     """Calls of other threads wait until the method is done."""
 
@@ -108,12 +143,11 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         machine = current()
-        self.machine, self.number, self.keep_graph = machine, next(_numbers), keep_graph
-        self.calls: list[Any] | None = None
+        self.machine, self.keep_graph = machine, keep_graph
+        self.number = 0
+        """Of its latest capture; 0 before the first."""
+        self.recording: Recording | None = None
         self._pool: PoolId | None = None
-        self.replays = 0
-        self.inputs: set[int] = set()
-        self.ranges: list[tuple[int, int]] = []
         self.kind = type(self).kind
         self.check_input_liveness = False
         self.generators: list[Any] = []
@@ -125,7 +159,7 @@ class CUDAGraph:
     ) -> None:
         machine = self.machine
         line = machine.current_stream().line
-        if self.calls is not None:
+        if self.recording is not None:
             machine.refuse("recapture", "capture_begin", texts.OWNS_GRAPH)
         if machine.capture is not None:
             machine.refuse("nested", "capture_begin", texts.NOT_PERMITTED)
@@ -138,7 +172,7 @@ class CUDAGraph:
             machine.refuse("pool", "capture_begin", texts.RETIRED_POOL)
         shared = machine.arena.pools.setdefault(identity, Pool(identity))
         shared.users += 1
-        self._pool = identity
+        self._pool, self.number = identity, next(_numbers)
         self.check_input_liveness = check_input_liveness
         machine.log(
             events.CaptureBegin,
@@ -189,74 +223,48 @@ class CUDAGraph:
             raise texts.cuda_error(error) if error.startswith("CUDA") else RuntimeError(error)
         if not capture.calls:
             warnings.warn(texts.EMPTY_GRAPH, stacklevel=3)
-        self.calls = capture.calls
-        self.surveyed = capture.surveyed
-        self.clock = dict(capture.origin.clock)
-        self.lines = {m.id for m in capture.members}
-        ranges = {}
-        for call in self.calls:
-            for ghost in call.sources:
-                storage = ghost.untyped_storage()
-                ranges[storage.data_ptr()] = storage.nbytes()
-        self.inputs = set(ranges) - capture.own
-        self.ranges = [(start, ranges[start]) for start in sorted(self.inputs)]
-        self.made = capture.own
-        self.span = (capture.begun, machine.order)
-        self.asynchronous = any(
-            c.name == "graphlint::sleep" or (c.name == "aten::copy_" and c.args and not machine.holds(c.args[0]))
-            for c in self.calls
-        )
+        self.recording = Recording(machine, capture)
         self.instantiated()
 
     def instantiated(self) -> None:
         """For those who watch: the graph is ready."""
         for watcher in self.machine.on_graph:
-            watcher(self)
+            watcher(self.recording)
 
     @_alone
     def replay(self) -> None:
         machine = self.machine
         if machine.capture is not None:
             machine.refuse("replay", "replay", texts.NOT_PERMITTED)
-        if self.calls is None:
+        recording = self.recording
+        if recording is None:
             machine.refuse("not-captured", "replay", texts.NOT_CAPTURED, str(self.number))
             return
         machine.check()
         line = machine.current_stream().line
-        machine.log(events.Replay, graph=self.number, stream=line.id, first=self.replays == 0)
-        self.replays += 1
+        machine.log(events.Replay, graph=recording.number, stream=line.id, first=recording.replays == 0)
+        recording.replays += 1
         if self.check_input_liveness:
-            dead = [start for start in self.inputs if start not in machine.owners]
+            dead = [start for start in recording.inputs if start not in machine.owners]
             if dead:
                 raise RuntimeError(f"CUDA graph replay detected {len(dead)} dead tensor(s).")
         for watcher in machine.on_replay:
-            watcher(self)
+            watcher(recording)
         line.tick()
         machine.counts[line.id] = line.clock[line.id]
-        if machine.behind_pending(line) or self.asynchronous:
-            machine.pending.append(Launch(self, line))
+        if machine.behind_pending(line) or recording.asynchronous:
+            machine.pending.append(Launch(recording, line))
         else:
-            self.run(machine)
+            recording.run()
         for watcher in machine.after_replay:
-            watcher(self)
-
-    def run(self, machine: Machine) -> None:
-        if any(not machine.arena.mapped(start) for start in self.inputs):
-            machine.broken = texts.ILLEGAL_ACCESS
-            machine.note("illegal-access", self.number)
-            return
-        outer = machine.version
-        with aside():
-            for call in (self.calls or ()) if not machine.fake else ():
-                call.run(machine)
-        machine.version = outer
+            watcher(recording)
 
     @_alone
     def reset(self) -> None:
-        if self.calls is not None:
+        if self.recording is not None:
             self.machine.note("reset", self.number)
             self._leave_pool()
-        self.calls = None
+        self.recording = None
 
     def _leave_pool(self) -> None:
         pool = self.machine.arena.pools.get(self._pool) if self._pool is not None else None
@@ -284,7 +292,7 @@ class CUDAGraph:
         machine = getattr(self, "machine", None)
         if machine is None or machine.closing:
             return
-        if self.calls is not None:
+        if self.recording is not None:
             capture = machine.capture
             if capture is not None and capture.graph is not self and capture.mode != "relaxed":
                 capture.invalid = True
@@ -296,7 +304,7 @@ class CUDAGraph:
                     text=texts.NOT_PERMITTED,
                 )
             self._leave_pool()
-            self.calls = None
+            self.recording = None
 
 
 class Launch:
@@ -304,12 +312,11 @@ class Launch:
 
     waits = True
 
-    def __init__(self, graph: CUDAGraph, line: Line) -> None:
-        self.graph, self.line, self.count = graph, line, line.clock.get(line.id, 0)
-        self.calls = graph.calls
+    def __init__(self, recording: Recording, line: Line) -> None:
+        self.recording, self.line, self.count = recording, line, line.clock.get(line.id, 0)
 
     def run(self, machine: Machine) -> None:
-        self.graph.run(machine)
+        self.recording.run()
 
 
 class graph:

@@ -60,6 +60,7 @@ class Machine(Timeline):
         self.on_free: list[Callable[[Block], None]] = []
         self.on_make: list[Callable[[Block, str], None]] = []
         self.on_graph: list[Callable[[Any], None]] = []
+        """What is told of the recording that a capture left; the same for its replays."""
         self.on_replay: list[Callable[[Any], None]] = []
         self.on_failure: list[Callable[[int], None]] = []
         self.after_replay: list[Callable[[Any], None]] = []

@@ -202,8 +202,6 @@ class Timeline:
         for listener in self.listeners:
             listener("refused", {"kind": kind, "how": how}, ())
         if self.survey and kind not in ("nested", "recapture", "pool", "not-captured", "replay"):
-            if capture is not None:
-                capture.surveyed = True
             return
         cuda = text.startswith(("CUDA error", "cuDNN error"))
         if capture is not None and (invalidates if invalidates is not None else cuda):

@@ -31,6 +31,7 @@ def on(
 
 def judge(run: list[events.Event]) -> Iterator[Observation]:
     captures = {e.graph: frames.in_user_code(e.at) for e in run if isinstance(e, events.CaptureBegin)}
+    omitted = {(e.graph, e.data["text"]) for e in run if isinstance(e, events.Note) and e.name == "key-omits"}
     for event in run:
         if isinstance(event, events.Note) and event.name == "padding-matters":
             site = captures.get(event.graph or 0)
@@ -47,6 +48,8 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
                 )
         if not isinstance(event, events.Note) or event.name not in _JUDGES:
             continue
+        if event.name == "number-changed" and (event.graph, event.data["text"]) in omitted:
+            continue  # the graph was captured for that number, and its key sends others to it
         data = {**event.data, "at": event.at}
         for rule, at, evidence in _JUDGES[event.name](data, captures.get(event.graph or 0)):
             if at is not None:

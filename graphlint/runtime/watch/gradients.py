@@ -14,6 +14,9 @@ from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Step, Watcher
 
+#: They set a gradient, whatever it held: what a captured backward adds then starts anew at every replay.
+_SETS = frozenset(f"aten::{n}" for n in ["zero_", "fill_", "_foreach_zero_"])
+
 
 @dataclass(slots=True, eq=False)
 class Leaf:
@@ -41,6 +44,7 @@ class Gradients(Watcher):
         self.graphs: dict[int, Backward] = {}
         self.last_write: dict[int, int] = {}
         self._writes: dict[int, set[int]] = {}
+        self._sets: dict[int, set[int]] = {}
         self._sites: dict[int, frames.Site | None] = {}
         machine.on_call.append(self._call)
         machine.on_graph.append(self._graph)
@@ -76,17 +80,25 @@ class Gradients(Watcher):
         capture = self.machine.capture
         if capture is not None and self.machine.capturing():
             for t in held:
-                if t.requires_grad and t.is_leaf and id(t) not in self.leaves:
-                    self.leaves[id(t)] = Leaf(weakref.ref(t), t.grad is not None)
+                if t.requires_grad and t.is_leaf:
+                    leaf = self.leaves.get(id(t))
+                    if leaf is None or leaf.tensor() is not t:
+                        self.leaves[id(t)] = Leaf(weakref.ref(t), t.grad is not None)
             writes = self._writes.setdefault(capture.number, set())
             writes.update(_storage_of(t).data_ptr() for t in changes)
+            if name in _SETS:
+                self._sets.setdefault(capture.number, set()).update(
+                    _storage_of(t).data_ptr()
+                    for t in changes
+                    if t.numel() * t.element_size() == _storage_of(t).nbytes()
+                )
         else:
             for t in changes:
                 if self.machine.holds(t):
                     self.last_write[_storage_of(t).data_ptr()] = self.machine.order
 
     def _graph(self, graph: Any) -> None:
-        writes = self._writes.pop(graph.number, set())
+        writes = self._writes.pop(graph.number, set()) - self._sets.pop(graph.number, set())
         known = self.graphs[graph.number] = Backward(graph.kind, set(graph.made), graph.span)
         known.site = self._sites.get(graph.number)
         for leaf in self.leaves.values():

@@ -4,6 +4,7 @@ buffer goes through while a copy from it is under way."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from graphlint.runtime import frames
+from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine, aside
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.journal import Journal, Watcher
@@ -71,10 +73,11 @@ class Inputs(Watcher):
         machine.on_call.append(self._call)
         machine.on_replay.append(self._replay)
         machine.after_replay.append(self._after)
+        machine.on_free.append(self._freed)
 
     def _graph(self, graph: Any) -> None:
         machine = self.machine
-        watched = Watched(graph.number, weakref.ref(graph))
+        watched = Watched(graph.number, weakref.ref(graph, functools.partial(_forget, self.graphs, graph.number)))
         with aside():
             for call in graph.calls:
                 for ghost in call.sources:
@@ -120,6 +123,11 @@ class Inputs(Watcher):
                     found |= {_storage_of(t).data_ptr() for t in written(call.func, call.args, call.kwargs)}
             graph._states = found
         return found
+
+    def _freed(self, block: Block) -> None:
+        """What comes to lie there is another tensor, of any size."""
+        for watched in self.graphs.values():
+            watched.inputs.pop(block.start, None)
 
     # ------------------------------------------------------------ writes
     def _call(self, func: Any, name: str, held: Any, changes: list[Any], fresh: Any, stream: int) -> None:
@@ -354,6 +362,10 @@ _VIEWS = frozenset(
         "chunk",
     ]
 )
+
+
+def _forget(table: dict[int, Any], key: int, _: object) -> None:
+    table.pop(key, None)
 
 
 def _mark(mask: torch.Tensor, t: torch.Tensor) -> None:

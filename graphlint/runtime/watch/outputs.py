@@ -74,7 +74,7 @@ class OutputWatch(Watcher):
     # ------------------------------------------------------------ graphs
     def _graph(self, graph: Any) -> None:
         self.graphs[graph.number] = Outputs(
-            graph.number, weakref.ref(graph), None, set(graph.made), graph._pool or (0, 0), graph.span
+            graph.number, weakref.ref(graph), None, set(graph.made), graph.pool, graph.span
         )
 
     def output_of(self, value: Any) -> tuple[Outputs, int] | None:
@@ -111,7 +111,7 @@ class OutputWatch(Watcher):
         for known in self.graphs.values():
             if known.number == graph.number:
                 known.clobbered.clear()
-            elif known.pool == graph._pool:
+            elif known.pool == graph.pool:
                 for address in known.made:
                     if address in self.machine.owners and self._mine(known, address):
                         self._before[address] = (known.number, self._content(address))

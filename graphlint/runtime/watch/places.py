@@ -283,8 +283,7 @@ class Places(Watcher):
             if block.start not in known.alive:
                 continue
             known.alive.discard(block.start)
-            graph = known.graph()
-            if graph is None or graph.calls is None:
+            if known.graph() is None:
                 continue
             left = self.journal.leaving is not None
             birth = self.machine.births.get(block.start, ())

@@ -7,9 +7,7 @@ number that is now another one was baked into the graph.
 
 from __future__ import annotations
 
-import ast
 import weakref
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,33 +15,9 @@ import torch
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine, off
-from graphlint.runtime.syntax import Chain, Statement, chain_of
-from graphlint.runtime.watch.journal import (
-    MISSING,
-    Activation,
-    Journal,
-    Step,
-    Watcher,
-    follow,
-    host_value,
-    lookup,
-    resolve,
-)
-
-_STATE_READS = frozenset({"initial_seed", "seed", "get_offset"})
-_RANDOM_MODULES = ("random", "numpy.random", "secrets", "uuid", "torch.random", "torch.cuda.random")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
-    """A number where the program keeps it. `root` gives the object it hangs from."""
-
-    root: Any
-    kind: type
-    steps: tuple[tuple[str, Any], ...]
-    text: str
-    value: Any
-    random: frames.Site | None = None
+from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value
+from graphlint.runtime.watch.leaves import Leaf, Leaves
+from graphlint.runtime.watch.stores import Stores
 
 
 @dataclass(slots=True, eq=False)
@@ -59,142 +33,29 @@ class Use:
 class Scalars(Watcher):
     def __init__(self, machine: Machine, journal: Journal) -> None:
         super().__init__(machine, journal)
+        self.leaves = Leaves.of_journal(journal)
+        self.stores = next(w for w in journal.watchers if isinstance(w, Stores))
+        self.values: dict[Any, set[Any]] = {}
+        """Of each variable that captures used, the numbers that it had."""
         self.uses: dict[int, list[Use]] = {}
-        self.latest: dict[type, tuple[dict[str, Any], int, tuple[int, ...]]] = {}
-        """Of each class of the user's, what its newest instance was made with, when, and under which calls."""
-        self._ended: dict[int, int] = {}
         self.given: dict[int, dict[str, Any]] = {}
         """Host values that the captured functions were given, by parameter."""
         self.host_scalars: dict[int, list[tuple[weakref.ref[Any], Any, frames.Site]]] = {}
         """CPU tensors without dimensions: their value is part of the launch."""
         machine.on_call.append(self._call)
-        machine.on_graph.append(self._graph)
+        self._captured: set[int] = set()
+        machine.on_graph.append(lambda graph: self._captured.add(graph.number))
         machine.on_replay.append(self._replay)
-        machine.listeners.append(self._noted)
 
-    def _noted(self, name: str, data: dict[str, Any], at: Any) -> None:
-        step = self.journal.current
-        if name == "host-random" and step is not None:
-            step.notes["drew"] = str(data["call"]).replace("aten::", "torch.")
-
-    # ------------------------------------------------------------ where numbers come from
     def entered(self, activation: Activation) -> None:
-        frame = activation.frame
-        code = frame.f_code
-        if code.co_name == "__init__":
-            values = frame.f_locals
-            owner = values.get("self")
-            if owner is not None:
-                made = {k: v for k, v in values.items() if host_value(v)}
-                self.latest[type(owner)] = (made, self.machine.order, tuple(a.number for a in self.journal.stack))
+        code = activation.frame.f_code
         if activation.parent is None or activation.number == 0 or not self.machine.capturing():
             return
         values_given = self.given.setdefault(self.machine.capture.number, {})
         for name in code.co_varnames[: code.co_argcount]:
-            value = frame.f_locals.get(name)
+            value = activation.frame.f_locals.get(name)
             if host_value(value) and not isinstance(value, str):
-                values_given.setdefault(name, tuple(value) if isinstance(value, list) else value)
-        caller = activation.parent
-        step = caller.step
-        if step is None:
-            return
-        origins = activation.data.setdefault("origins", {})
-        matched = self._arguments(step.statement, code)
-        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        bound = parameters[1:] if parameters[:1] in (("self",), ("cls",)) else parameters
-        for place, name in enumerate(bound):
-            if not host_value(frame.f_locals.get(name, MISSING)):
-                continue
-            given = matched.get(name, matched.get(place))
-            if given is None:
-                continue
-            leaves = self._leaves_of(caller, _chains(given))
-            if leaves:
-                origins[name] = leaves
-
-    @staticmethod
-    def _arguments(statement: Statement, code: Any) -> dict[Any, ast.expr]:
-        wanted = []
-        for call in statement.calls:
-            text = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            if text == code.co_name or (code.co_name in ("forward", "__call__") and text not in dir(torch.Tensor)):
-                wanted.append(call)
-        exact = [
-            c
-            for c in wanted
-            if (c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) == code.co_name
-        ]
-        chosen = exact or wanted
-        if len(chosen) != 1:
-            return {}
-        call = chosen[0]
-        found: dict[Any, ast.expr] = {i: a for i, a in enumerate(call.args) if not isinstance(a, ast.Starred)}
-        found.update({k.arg: k.value for k in call.keywords if k.arg is not None})
-        return found
-
-    def _leaves_of(self, activation: Activation, chains: Iterable[Chain]) -> tuple[Leaf, ...]:
-        found: list[Leaf] = []
-        frame = activation.frame
-        origins = activation.data.get("origins", {})
-        for chain in chains:
-            if not chain.steps and chain.root in origins:
-                found += origins[chain.root]
-                continue
-            value = resolve(frame, chain)
-            if not host_value(value):
-                continue
-            root = lookup(frame, chain.root)
-            if not chain.steps:
-                if chain.root not in frame.f_locals or frame.f_code.co_name == "<module>":
-                    scope = frame.f_globals
-                    if chain.root in scope:
-                        found.append(Leaf(lambda scope=scope: scope, dict, (("item", chain.root),), chain.root, value))
-                continue
-            steps = _fixed(frame, chain.steps)
-            if steps is None:
-                continue
-            if chain.root in origins and not host_value(root):
-                continue
-            reference = _reference(root)
-            if reference is not None:
-                found.append(Leaf(reference, type(root), steps, chain.text, value))
-        return _distinct(found)
-
-    def done(self, step: Step) -> None:
-        if step.graph is None or not step.statement.names or not self.journal.stack:
-            return
-        activation = self.journal.stack[-1]
-        if activation.frame is not step.frame:
-            return
-        origins = activation.data.setdefault("origins", {})
-        leaves = list(self._leaves_of(activation, step.statement.loads))
-        drawn = self._random(step)
-        for name in step.statement.names:
-            value = step.frame.f_locals.get(name, MISSING)
-            if host_value(value):
-                extra = [Leaf(None, object, (), drawn, value, step.site)] if drawn else []
-                kept = origins.get(name, ()) if step.statement.augmented else ()
-                origins[name] = _distinct((*kept, *leaves, *extra))
-            else:
-                origins.pop(name, None)
-
-    def _random(self, step: Step) -> str:
-        """The call that draws a random number on the host, if the statement has one."""
-        if "drew" in step.notes:
-            return str(step.notes["drew"])
-        for call in step.statement.calls:
-            chain = chain_of(call.func)
-            if chain is None:
-                continue
-            function = resolve_callable(step.frame, chain)
-            module = getattr(function, "__module__", None) or ""
-            bound = getattr(function, "__self__", None)
-            owner = type(bound).__module__
-            if isinstance(bound, torch._C.Generator) and chain.steps[-1][1] in _STATE_READS:
-                return chain.text
-            if module.startswith(_RANDOM_MODULES) or owner.startswith(_RANDOM_MODULES):
-                return chain.text
-        return ""
+                values_given.setdefault(name, _plain(value))
 
     # ------------------------------------------------------------ captured work
     def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
@@ -212,19 +73,15 @@ class Scalars(Watcher):
         if "used" in step.notes:
             return
         step.notes["used"] = True
-        activation = self.journal.stack[-1]
-        leaves = self._leaves_of(activation, step.statement.loads)
-        drawn = self._random(step)
-        if drawn:
-            leaves = (*leaves, Leaf(None, object, (), drawn, None, step.site))
+        leaves = self.stores.outside(step.graph, self.leaves.used(self.journal.stack[-1], step))
+        for leaf in leaves:
+            if leaf.variable:
+                self.values.setdefault(_variable(leaf), set()).add(_plain(leaf.value))
         if leaves:
             self.uses.setdefault(step.graph, []).append(Use(step.graph, step.site, leaves))
 
-    def _graph(self, graph: Any) -> None:
-        self._ended[graph.number] = self.machine.order
-
     def begins(self, step: Step) -> None:
-        if step.graph is None and self._ended and self.journal.stack:
+        if step.graph is None and self._captured and self.journal.stack:
             self.journal.stack[-1].data.setdefault("lines", set()).add(step.site)
 
     def _for_others(self, graph: Any) -> None:
@@ -248,7 +105,7 @@ class Scalars(Watcher):
                         return
 
     def _other(self, graph: Any, activation: Activation, given: dict[str, Any], name: str, now: Any) -> bool:
-        now = tuple(now) if isinstance(now, list) else now
+        now = _plain(now)
         if not host_value(now) or now == given[name] or type(now) is not type(given[name]):
             return False
         lines = tuple(activation.data.get("lines", ()))
@@ -273,82 +130,26 @@ class Scalars(Watcher):
                         use.stale.add(leaf.text)
                         self.machine.note("random-baked", graph.number, site=leaf.random, use=use.site, text=leaf.text)
                     continue
-                now = self._now(leaf, graph.number)
-                if now is MISSING or (type(now) is not type(leaf.value) and not isinstance(now, (int, float))):
+                now = self.leaves.now(leaf, graph.number)
+                # a variable goes on to other numbers while each graph that was captured keeps its own
+                if now is MISSING or (leaf.variable and _plain(now) in self.values[_variable(leaf)]):
                     continue
-                if now != leaf.value and leaf.text not in use.stale:
+                if leaf.text not in use.stale:
                     use.stale.add(leaf.text)
                     self.machine.note(
-                        "number-changed", graph.number, site=use.site, text=leaf.text, old=leaf.value, new=now
+                        "number-changed",
+                        graph.number,
+                        site=use.site,
+                        text=leaf.text,
+                        old=leaf.value,
+                        new=now,
+                        weak=leaf.weak,
                     )
 
-    def _now(self, leaf: Leaf, graph: int) -> Any:
-        root = leaf.root()
-        if root is not None:
-            value = follow(root, leaf.steps)
-            if host_value(value) and value != leaf.value:
-                return value
-        latest = self.latest.get(leaf.kind)
-        if latest is not None and len(leaf.steps) == 1 and leaf.steps[0][0] == "attr":
-            made, order, stack = latest
-            name = leaf.steps[0][1]
-            here = {a.number for a in self.journal.stack if a.frame.f_code.co_name != "<module>"}
-            if order > self._ended.get(graph, 0) and name in made and here & set(stack):
-                return made[name]
-        return MISSING
+
+def _variable(leaf: Leaf) -> Any:
+    return (leaf.text, leaf.root()) if leaf.call else leaf.key
 
 
-def _distinct(leaves: Iterable[Leaf]) -> tuple[Leaf, ...]:
-    return tuple({(leaf.text, leaf.kind): leaf for leaf in leaves}.values())
-
-
-def _chains(node: ast.AST) -> tuple[Chain, ...]:
-    found: list[Chain] = []
-    whole = chain_of(node)
-    if whole is not None:
-        return (whole,)
-    for part in ast.iter_child_nodes(node):
-        found += _chains(part)
-    return tuple(found)
-
-
-def _fixed(frame: Any, steps: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...] | None:
-    """The steps with the values that variable keys have now."""
-    out: list[tuple[str, Any]] = []
-    for kind, value in steps:
-        if kind == "key":
-            key = lookup(frame, value)
-            if key is MISSING or not isinstance(key, (int, str)):
-                return None
-            out.append(("item", key))
-        elif kind == "keys":
-            return None
-        else:
-            out.append((kind, value))
-    return tuple(out)
-
-
-def _reference(root: Any) -> Any:
-    if isinstance(root, dict):
-        return lambda: root
-    if isinstance(root, type(ast)):
-        return lambda: root
-    try:
-        return weakref.ref(root)
-    except TypeError:
-        return None
-
-
-def resolve_callable(frame: Any, chain: Chain) -> Any:
-    value = lookup(frame, chain.root)
-    for kind, name in chain.steps:
-        if value is MISSING or kind != "attr":
-            return MISSING
-        try:
-            inner = vars(value).get(name, MISSING)
-        except TypeError:
-            inner = MISSING
-        if inner is MISSING and isinstance(getattr(type(value), name, None), property):
-            return MISSING
-        value = inner if inner is not MISSING else getattr(value, name, MISSING)
-    return value
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,8 +1,7 @@
-"""Python state that captured code changes, and whether the program reads it later; state born inside a capture."""
+"""State that is made once: born inside a capture, memos that a warm-up filled, what warm-ups changed."""
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,30 +10,13 @@ import torch
 from graphlint.runtime import events, frames
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
-from graphlint.runtime.syntax import Chain, cached_at
-from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value, lookup, resolve
+from graphlint.runtime.syntax import cached_at
+from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, resolve
 
 #: They set a tensor, whatever it held.
 _SETS = frozenset(f"aten::{n}" for n in ["copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "set_"])
 #: Tensors whose changes outside of captures are remembered, and how many changes of each.
 MAX_CHANGED, KEPT_CHANGES = 5000, 6
-
-
-@dataclass(slots=True, eq=False)
-class Written:
-    """A store of captured code. kind: "host", "container", "rebound" (a tensor that the graph reads was replaced)."""
-
-    graph: int
-    at: frames.Site
-    owner: Any
-    owner_id: int
-    name: str
-    kind: str
-    text: str
-    augmented: bool
-    way: tuple[frames.Site, ...]
-    """The user's lines inside the capture that led there, innermost first."""
-    told: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +46,6 @@ class EagerWrite:
 @dataclass(slots=True)
 class Region:
     number: int
-    graph: weakref.ref[Any]
     inputs: set[int]
     made: set[int]
     functions: set[str]
@@ -76,13 +57,11 @@ class Region:
 class State(Watcher):
     def __init__(self, machine: Machine, journal: Journal) -> None:
         super().__init__(machine, journal)
-        self.written: list[Written] = []
         self.born: list[Born] = []
         self.regions: dict[int, Region] = {}
         self.last_write: dict[int, int] = {}
         self._functions: dict[int, set[str]] = {}
         self._writes: dict[int, dict[int, int]] = {}
-        self._loaded: dict[int, dict[tuple[int, str], set[int]]] = {}
         machine.on_call.append(self._call)
         self._reads: dict[int, set[int]] = {}
         self._changed: dict[int, list[EagerWrite]] = {}
@@ -161,7 +140,6 @@ class State(Watcher):
         self._reads.pop(graph.number, None)
         self.regions[graph.number] = Region(
             graph.number,
-            weakref.ref(graph),
             set(graph.inputs),
             set(graph.made),
             self._functions.pop(graph.number, set()),
@@ -170,168 +148,32 @@ class State(Watcher):
             self._writes.pop(graph.number, {}),
         )
 
-    # ------------------------------------------------------------ stores
+    # ------------------------------------------------------------ what is stored where nothing was
     def begins(self, step: Step) -> None:
-        statement = step.statement
-        if self.written:
-            self._read(step)
-        if step.graph is not None:
-            loads = self._loaded.setdefault(step.graph, {})
-            for chain in statement.loads:
-                if chain.steps and len(loads) < 20_000:
-                    owner = resolve(step.frame, chain.owner)
-                    if owner is not MISSING:
-                        loads.setdefault((id(owner), str(chain.steps[-1][1])), set()).add(step.line)
-        if step.graph is None and self.regions:
-            if statement.stores:
-                step.notes["watch"] = True
+        if not step.statement.stores:
             return
-        before: list[tuple[Chain, Any, str, Any]] = []
-        if statement.stores or statement.mutated or statement.nonlocals:
-            for chain in statement.stores:
-                before.append((chain, resolve(step.frame, chain.owner), "store", _seen(resolve(step.frame, chain))))
-            if step.graph is not None:
-                for chain, method in statement.mutated:
-                    value = resolve(step.frame, chain)
-                    if isinstance(value, (list, dict, set)) or type(value).__name__ == "deque":
-                        before.append((chain, value, method, len(value)))
-                for name in statement.names:
-                    if name in statement.nonlocals:
-                        before.append((Chain(name), None, "name", _seen(lookup(step.frame, name))))
-            step.notes["watch"] = True
-            step.notes["before"] = before
+        step.notes["watch"] = True
+        if step.graph is not None or not self.regions:
+            empty = []
+            for chain in step.statement.stores:
+                owner, old = resolve(step.frame, chain.owner), resolve(step.frame, chain)
+                if owner is not MISSING and (old is MISSING or old is None):
+                    empty.append(chain)
+            step.notes["empty"] = empty
 
     def done(self, step: Step) -> None:
-        for chain, owner, how, old in step.notes.get("before", ()):
-            if owner is MISSING:
-                continue
+        for chain in step.notes.get("empty", ()):
             new = resolve(step.frame, chain)
-            if step.graph is not None:
-                self._inside(step, chain, owner, how, old, new)
-            if how == "store" and old == ("none",) and isinstance(new, torch.Tensor) and self.machine.holds(new):
+            if isinstance(new, torch.Tensor) and self.machine.holds(new):
                 reads = frozenset(step.notes.get("reads", ()))
-                self.born.append(
-                    Born(
-                        step.site,
-                        _storage_of(new).data_ptr(),
-                        step.graph,
-                        self.machine.order,
-                        _name(step.frame),
-                        reads,
-                        chain.text,
-                    )
-                )
-
-    def _inside(self, step: Step, chain: Chain, owner: Any, how: str, old: Any, new: Any) -> None:
-        assert step.graph is not None
-        if how == "store":
-            name = str(chain.steps[-1][1])
-            if self._opens(step) and not host_value(new):
-                return  # `self.out = model(x)` in the block that captures
-            now = _seen(new)
-            if now == old and not step.notes.get("read"):
-                return
-            if isinstance(new, torch.Tensor):
-                if not (isinstance(old, tuple) and old[0] == "tensor" and self._captured_read(step.graph, old[1])):
-                    return
-                kind = "rebound"
-            elif host_value(new) or new is None:
-                kind = "host"
-            else:
-                kind = "container"
-            self._add(step, owner, name, kind, chain.text)
-        elif how == "name":
-            if _seen(new) != old and not isinstance(new, torch.Tensor):
-                self._add(step, step.frame.f_globals, chain.root, "host", chain.text)
-        elif (chain.steps or chain.root not in step.frame.f_code.co_varnames) and len(owner) != old:
-            self._add(step, owner, chain.text, "container", f"{chain.text}.{how}(...)")
-
-    def _captured_read(self, graph: int, address: int) -> bool:
-        capture = self.machine.capture
-        return (capture is not None and capture.number == graph and address in self.machine.owners) or any(
-            address in (g.untyped_storage().data_ptr() for g in c.sources) for c in (capture.calls if capture else ())
-        )
-
-    def _opens(self, step: Step) -> bool:
-        """Whether the statement stands in the very function that opened the capture."""
-        capture = self.machine.capture
-        return capture is not None and getattr(capture, "frame", None) == id(step.frame)
-
-    def _add(self, step: Step, owner: Any, name: str, kind: str, text: str) -> None:
-        try:
-            reference = weakref.ref(owner)
-        except TypeError:
-            reference = None
-        graph = step.graph
-        assert graph is not None
-        if len(self.written) < 2000:
-            written = Written(
-                graph, step.site, reference, id(owner), name, kind, text, step.statement.augmented, self._way(graph)
-            )
-            self.written.append(written)
-            lines = self._loaded.get(graph, {}).get((id(owner), name), set()) - {step.line}
-            if written.augmented and kind == "host" and lines:
-                written.told = True
-                read = frames.Site(step.path, min(lines), "")
-                self._tell(written, read)
-
-    # ------------------------------------------------------------ reads
-    def _read(self, step: Step) -> None:
-        for written in self.written:
-            if written.told:
-                continue
-            if step.graph == written.graph:
-                if written.augmented and written.kind == "host" and step.line != written.at.line:
-                    self._inside_read(step, written)
-                continue
-            region = self.regions.get(written.graph)
-            graph = region.graph() if region is not None else None
-            if graph is None or graph.replays == 0:
-                continue
-            if any(self._loads(step, chain, written) for chain in step.statement.loads):
-                written.told = True
-                self._tell(written, step.site)
-
-    def _tell(self, written: Written, read: frames.Site | None) -> None:
-        self.machine.note(
-            "captured-store-read",
-            written.graph,
-            site=written.at,
-            read=read,
-            text=written.text,
-            kind=written.kind,
-            way=written.way,
-        )
-
-    def _inside_read(self, step: Step, written: Written) -> None:
-        """A counter that the captured code itself depends on."""
-        if any(self._loads(step, chain, written) for chain in step.statement.loads):
-            written.told = True
-            self._tell(written, step.site)
-
-    def _loads(self, step: Step, chain: Chain, written: Written) -> bool:
-        for length in range(1, len(chain.steps) + 1):
-            if str(chain.steps[length - 1][1]) == written.name:
-                owner = resolve(step.frame, Chain(chain.root, chain.steps[: length - 1]))
-                if owner is not MISSING and id(owner) == written.owner_id:
-                    return True
-        if written.kind == "container":
-            for length in range(len(chain.steps) + 1):
-                value = resolve(step.frame, Chain(chain.root, chain.steps[:length]))
-                if value is not MISSING and id(value) == written.owner_id:
-                    return True
-        if not chain.steps and chain.root == written.name:
-            return id(step.frame.f_globals) == written.owner_id
-        return False
+                address = _storage_of(new).data_ptr()
+                name = _name(step.frame)
+                self.born.append(Born(step.site, address, step.graph, self.machine.order, name, reads, chain.text))
 
     def _replay(self, graph: Any) -> None:
         region = self.regions.get(graph.number)
         if region is None:
             return
-        for written in self.written:
-            if written.graph == graph.number and written.kind == "rebound" and not written.told and graph.replays > 0:
-                written.told = True
-                self._tell(written, None)
         if not region.replayed:
             region.replayed = True
             for address in region.inputs & self._changed.keys():
@@ -366,16 +208,3 @@ class State(Watcher):
 
 def _name(frame: Any) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_code.co_firstlineno}"
-
-
-def _seen(value: Any) -> Any:
-    """What is kept of a value to compare it later; nothing is kept alive."""
-    if value is MISSING or value is None:
-        return ("none",)
-    if isinstance(value, torch.Tensor):
-        return ("tensor", _storage_of(value).data_ptr())
-    if host_value(value):
-        return ("host", tuple(value) if isinstance(value, list) else value)
-    if isinstance(value, (list, dict, set)):
-        return ("container", id(value), len(value))
-    return ("other", id(value))
