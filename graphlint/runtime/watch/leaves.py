@@ -96,12 +96,12 @@ class Leaves(Watcher):
                 made = {k: v for k, v in values.items() if host_value(v)}
                 self.latest[type(owner)] = (made, self.machine.order, tuple(a.number for a in self.journal.stack))
         caller = activation.parent
-        if caller is None or activation.number == 0 or caller.step is None or not self.machine.capturing():
+        if activation.number == 0 or not self.machine.capturing():
+            return
+        activation.data["inside"] = True
+        if caller is None or caller.step is None or code.co_name in _COMPREHENSIONS:
             return
         origins = activation.data.setdefault("origins", {})
-        activation.data["inside"] = True
-        if code.co_name in _COMPREHENSIONS:
-            return
         matched = _arguments(caller.step.statement, code)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         first = frame.f_locals.get(parameters[0]) if parameters else None

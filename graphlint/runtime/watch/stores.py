@@ -98,7 +98,8 @@ class Stores(Watcher):
         for chain in step.statement.loads:
             if len(loads) > 20_000:
                 return
-            loads.setdefault((id(step.frame.f_globals), chain.root), set()).add(line)
+            if chain.root not in step.frame.f_code.co_varnames:
+                loads.setdefault((id(step.frame.f_globals), chain.root), set()).add(line)
             for owner, name in _walk(step.frame, chain):
                 loads.setdefault((id(owner), name), set()).add(line)
 
@@ -295,7 +296,7 @@ class Stores(Watcher):
             if owner is MISSING:
                 continue
             for written in self.written:
-                if written.name == name and written.owner() is owner:
+                if name in (written.name, None) and written.owner() is owner:
                     written.since = self.replays.get(written.graph, 0)
 
     def _read(self, step: Step) -> None:
@@ -329,8 +330,6 @@ class Stores(Watcher):
         """Whether a chain that leads to the changed object itself, at `length`, takes from it what was changed."""
         frame = step.frame
         if length == len(chain.steps):
-            if isinstance(lookup(frame, chain.root) if not length else None, torch.nn.Module):
-                return False
             stored = any(c.owner == chain for c in step.statement.stores)
             return not stored and (written.name is None or isinstance(written.owner(), dict))
         if written.name is None:
