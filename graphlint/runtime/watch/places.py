@@ -22,7 +22,8 @@ from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.watch.holders import Change, Place, find
-from graphlint.runtime.watch.journal import Activation, Journal, Step, Watcher, follow
+from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
+from graphlint.runtime.watch.stores import Stores
 
 MAX_PLACES = 4000
 #: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
@@ -141,6 +142,7 @@ class Places(Watcher):
         del tensors
         known.places += find({id(t): (t, a) for t, a in list(wanted.values())[:MAX_PLACES]}, graph.number)
         wanted.clear()
+        self._without_aliases(known)
         for activation in self.journal.stack:
             names = activation.frame.f_locals if activation.frame.f_code.co_name != "<module>" else {}
             for name, value in list(names.items()):
@@ -153,6 +155,22 @@ class Places(Watcher):
                         if used is not None and name in code.co_varnames[: code.co_argcount]:
                             self.parameters.append((graph.number, code, name, address, used))
         self.spent += time.perf_counter() - begun
+
+    def _without_aliases(self, known: Known) -> None:
+        """Leaves out what only happens to hold an input too, where the captured code reads it from another place."""
+        stores = next((w for w in self.journal.watchers if isinstance(w, Stores)), None)
+        if stores is None:
+            return
+        read = {p.address for p in known.places if self._is_read(p, stores)}
+        known.places = [
+            p for p in known.places if p.gradient or p.address not in read or p.group or self._is_read(p, stores)
+        ]
+
+    @staticmethod
+    def _is_read(place: Place, stores: Stores) -> bool:
+        """Whether captured code of the user's reads a place."""
+        owner = follow(place.root(), place.steps[:-1])
+        return not place.gradient and owner is not MISSING and stores.loaded(place.graph, owner, place.steps[-1][1])
 
     # ------------------------------------------------------------ what becomes of it
     def done(self, step: Step) -> None:

@@ -103,6 +103,10 @@ class Stores(Watcher):
             for owner, name in _walk(step.frame, chain):
                 loads.setdefault((id(owner), name), set()).add(line)
 
+    def loaded(self, graph: int, owner: Any, name: Any) -> bool:
+        """Whether a statement of the captured code reads an attribute, an item or a global."""
+        return (id(owner), name) in self._loaded.get(graph, {})
+
     def done(self, step: Step) -> None:
         if step.graph is None:
             if self.written:
