@@ -3,7 +3,7 @@
 `kinds/*.txt` hold one group each. `=== name` begins a program; lines that begin with `-|` are in the faulty twin only,
 `+|` in the right one only, all others in both; `=== good:name` has no faulty twin. `# expect: rule` marks a line that
 must be reported, `# expect-one: rule@tag` lines of which one is enough. Before each stand the imports, and `warm`
-where it is called. The programs are read, never run.
+where it is called. `--- path` begins another file beside the program. The programs are read, never run.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from graphlint import engine
 from graphlint.config import Config
 from graphlint.registry import Registry, load_rules
+from graphlint.source import Location
 
 KINDS = Path(__file__).parent / "kinds"
 HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
@@ -50,6 +51,18 @@ def programs(folder: Path = KINDS) -> Iterator[tuple[str, str]]:
 PROGRAMS = list(programs())
 
 
+def files(text: str) -> dict[str, list[str]]:
+    """The lines of each file of a program."""
+    found: dict[str, list[str]] = {}
+    name = "program.py"
+    for line in text.splitlines():
+        if line.startswith("--- "):
+            name = line.removeprefix("--- ")
+        else:
+            found.setdefault(name, []).append(line)
+    return found
+
+
 @pytest.fixture(scope="module")
 def registry() -> Registry:
     return load_rules([])
@@ -57,22 +70,28 @@ def registry() -> Registry:
 
 @pytest.mark.parametrize(("name", "text"), PROGRAMS, ids=[name for name, _ in PROGRAMS])
 def test_reported_lines_are_the_marked_ones(name: str, text: str, tmp_path: Path, registry: Registry) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(text, encoding="utf-8")
-    report = engine.check([path], Config(), registry=registry)
+    every: set[tuple[str, int, str]] = set()
+    one: dict[str, set[tuple[str, int, str]]] = defaultdict(set)
+    for name_of_file, lines in files(text).items():
+        path = tmp_path / name_of_file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for number, line in enumerate(lines, 1):
+            for either, rules, tag in MARK.findall(line):
+                for rule in rules.split(","):
+                    (one[tag] if either else every).add((path.name, number, rule.strip()))
+    report = engine.check([tmp_path], Config(), registry=registry)
     assert not report.errors
-    found = {(f.at.line, f.rule) for f in report.findings}
-    every: set[tuple[int, str]] = set()
-    one: dict[str, set[tuple[int, str]]] = defaultdict(set)
-    for number, line in enumerate(text.splitlines(), 1):
-        for either, rules, tag in MARK.findall(line):
-            for rule in rules.split(","):
-                (one[tag] if either else every).add((number, rule.strip()))
-    alternatives = {place for places in one.values() for place in places}
-    traced = {(n.at.line, f.rule) for f in report.findings for n in f.notes}
+
+    def place(at: Location, rule: str) -> tuple[str, int, str]:
+        return Path(at.path).name, at.line, rule
+
+    found = {place(f.at, f.rule) for f in report.findings}
+    alternatives = {one_of for places in one.values() for one_of in places}
+    traced = {place(n.at, f.rule) for f in report.findings for n in f.notes}
     assert every <= found
     assert all(places & (found | traced) for places in one.values())
-    handed = {(f.at.line, f.rule) for f in report.findings if any((n.at.line, f.rule) in alternatives for n in f.notes)}
+    handed = {place(f.at, f.rule) for f in report.findings if any(place(n.at, f.rule) in alternatives for n in f.notes)}
     assert found - every - alternatives - handed == set()
 
 

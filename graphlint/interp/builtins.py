@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Truth
-from graphlint.interp import attributes, evaluate, iteration, iterators, operators, subscripts
+from graphlint.interp import attributes, evaluate, iteration, iterators, operators, protocols, subscripts
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import dim_value
 from graphlint.lower import tree
@@ -37,6 +37,14 @@ _CONVERSIONS = {"int": int, "float": float, "bool": bool, "complex": complex, "s
 
 def call_builtin(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     first = args[0] if args else None
+    if name == "format" and first is not None:
+        spec = args[1] if len(args) > 1 else Const("")
+        if (answer := protocols.asked(m, first, protocols.FORMAT[:1], (spec,), span)) is not None:
+            return answer
+    methods = protocols.TEXT if name == "format" else protocols.BUILTINS.get(name)
+    if methods is not None and first is not None and len(args) == 1:
+        if (answer := protocols.asked(m, first, methods, (), span)) is not None:
+            return answer
     if name in _CONVERSIONS:
         return _convert(m, name, first, span, text)
     handler = _HANDLERS.get(name)
@@ -57,7 +65,7 @@ def _convert(m: Machine, name: str, value: Value | None, span: Span, text: str) 
         if isinstance(option, Tensor):
             op = "format" if name == "str" else name
             if name == "bool":
-                fact: object = m.emit(HostRead, span, op="bool", value=option, text=f"{name}({text})")
+                fact: object = m.emit(HostRead, span, op="bool", value=option, text=f"{name}(...)")
             else:
                 fact = m.emit(HostRead, span, op=op, value=option, text=f"{name}(...)")
             m.reads(fact, option)  # type: ignore[arg-type]
@@ -113,6 +121,7 @@ def _range(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Val
             if isinstance(option, Tensor):
                 fact = m.emit(HostRead, span, op="range", value=option, text="range(...)")
                 m.reads(fact, option)
+    args = tuple([protocols.asked(m, a, ("__index__",), (), span) or a for a in args])
     return Sequence(kind="range", items=list(args))
 
 
@@ -133,7 +142,7 @@ def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
                 fact = m.emit(Truth, span, op=op, value=args[0], text=f"{op}(...)")
                 m.reads(fact, args[0])
                 return Host("read", "bool", m.location(span)) if op in ("any", "all") else args[0]
-            values = iteration.elements(m, args[0])
+            values = _items(m, args[0], span, op)
             if isinstance(args[0], Sequence) and args[0].rest is not None:
                 values = [*values, args[0].rest]
         key = kwargs.get("key")
@@ -175,6 +184,13 @@ def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
     return handler
 
 
+def _items(m: Machine, value: Value, span: Span, text: str) -> list[Value]:
+    """What a builtin function sees that goes through `value`."""
+    if protocols.own_method(m, value, ("__iter__", "__getitem__")) is not None:
+        return iteration.iterate(m, value, tree.Name(span, text))[0]
+    return iteration.elements(m, value)
+
+
 def _sorted(values: list[Value], kwargs: Kwargs) -> list[Value]:
     plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
     reverse = kwargs.get("reverse")
@@ -184,7 +200,7 @@ def _sorted(values: list[Value], kwargs: Kwargs) -> list[Value]:
 
 
 def _sum(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    values = iteration.elements(m, args[0]) if args else []
+    values = _items(m, args[0], span, "sum") if args else []
     tensor = next((o for v in values for o in options(v) if isinstance(o, Tensor)), None)
     if tensor is not None:
         node = tree.Name(span, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Keep
-from graphlint.interp import iteration, subscripts, tables
+from graphlint.interp import iteration, protocols, subscripts, tables
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -244,6 +244,7 @@ def call_scalar(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwar
     """Methods of strings and numbers; `"...".format(tensor)` reads the tensor."""
     if name == "format":
         for value in (*args, *kwargs.values()):
+            protocols.asked(m, value, protocols.FORMAT[1:], (), span)
             for option in options(value):
                 if isinstance(option, Tensor):
                     m.emit(HostRead, span, op="format", value=option, text=text)

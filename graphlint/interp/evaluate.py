@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Keep
-from graphlint.interp import attributes, iteration, subscripts, threads
+from graphlint.interp import attributes, iteration, protocols, subscripts, threads
 from graphlint.interp.objects import FunctionValue, Scope
 from graphlint.interp.operators import binary, compare, truth, unary
 from graphlint.interp.spelling import spelled
@@ -73,6 +73,10 @@ def _fstring(m: Machine, node: tree.FString) -> Value:
 def read_text(m: Machine, value: Value, node: tree.Expr, op: str) -> None:
     """A value is turned into text: a tensor's content is read by the host."""
     for option in options(value):
+        methods = protocols.FORMAT if op == "format" else protocols.TEXT if op == "print" else protocols.TEXT[1:]
+        if (own := protocols.own_method(m, option, methods)) is not None:
+            m.call(own[1], (Const(""),) if own[0] == "__format__" else (), {}, node.span, own[0])
+            continue
         targets = [option]
         if isinstance(option, Sequence):
             targets = option.items

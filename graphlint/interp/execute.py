@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Keep, Raises, Return, Write
-from graphlint.interp import arrays, attributes, contexts, effort, flow, iteration, operators, subscripts
+from graphlint.interp import arrays, attributes, contexts, effort, flow, iteration, operators, protocols, subscripts
 from graphlint.interp.functions import class_value, function_value
 from graphlint.interp.narrowing import lookup_fails, narrow, only_asks
 from graphlint.interp.objects import BudgetSpent
@@ -97,7 +97,7 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
                 m.emit(Keep, node.span, container=old, value=item, how="extend", text=spelled(node.value))
         subscripts.note_container(m, old, node, "extend", value)
         return ""
-    result = operators.binary(m, node.op, old, value, node)
+    result = protocols.in_place(m, node.op, old, value, node.span) or operators.binary(m, node.op, old, value, node)
     if isinstance(result, Const) and isinstance(result.value, (int, float)) and m.in_later_round():
         # A counter in a loop of unknown length: from the second round on its value is not known.
         result = Host("loop", inputs=result.inputs)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Operator, Truth
-from graphlint.interp import attributes, subscripts, tables
+from graphlint.interp import attributes, protocols, subscripts, tables
 from graphlint.interp.objects import ClassValue, ExternalMethod, FunctionValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge.shapes import broadcast, matmul
@@ -48,6 +48,8 @@ _NUMBERS = (int, float, bool, complex)
 
 def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> Value:
     """`left op right`; tensors give a new tensor, known numbers a known number."""
+    if (answer := protocols.binary(m, op, left, right, node.span)) is not None:
+        return answer
     if isinstance(left, Union) or isinstance(right, Union):
         if any(isinstance(o, Tensor) for v in (left, right) for o in options(v)):
             picked = [next((o for o in options(v) if isinstance(o, Tensor)), options(v)[0]) for v in (left, right)]
@@ -77,6 +79,7 @@ def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> V
     if isinstance(left, Const) and isinstance(left.value, str) and op == "%":
         values = right.items if isinstance(right, Sequence) else [right]
         for value in values:
+            protocols.asked(m, value, protocols.TEXT, (), node.span)
             if isinstance(value, Tensor):
                 m.emit(HostRead, node.span, op="format", value=value, text="%")
     # A name of a package that is not read is as good as unknown.
@@ -136,6 +139,8 @@ def _tensor_operator(m: Machine, op: str, left: Value, right: Value, node: tree.
 
 def unary(m: Machine, node: tree.UnaryOp) -> Value:
     value = m.eval(node.operand)
+    if (answer := protocols.unary(m, node.op, value, node.span)) is not None:
+        return answer
     if node.op == "not":
         known = truth(m, value, "not", node.operand)
         if known is not None:
@@ -170,6 +175,8 @@ def compare(m: Machine, op: str, left: Value, right: Value, node: tree.Compare) 
         return Host(kind="bool", inputs=inputs) if known is None else Const(known == (op == "is"), inputs)
     if op in ("in", "not in"):
         return _contains(m, op, left, right, node)
+    if (answer := protocols.compare(m, op, left, right, node.span)) is not None:
+        return answer
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         if op in ("==", "!=") and any(isinstance(v, Const) and v.value is None for v in (left, right)):
             return Const(op == "!=")
@@ -232,6 +239,13 @@ def _lacks(sequence: Sequence, wanted: Const) -> bool:
 
 
 def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare) -> Value:
+    if (answer := protocols.asked(m, right, ("__contains__",), (left,), node.span)) is not None:
+        if any(isinstance(o, Tensor) for o in options(answer)):
+            truth(m, answer, "in", node)
+            return Host("read", "bool", m.location(node.span))
+        if isinstance(answer, Const):
+            return Const(bool(answer.value) == (op == "in"), origins(answer))
+        return Host(_source(answer), "bool", inputs=origins(answer))
     if isinstance(right, Tensor):
         fact = m.emit(Truth, node.span, op="in", value=right, text=spelled(node))
         m.reads(fact, right, left)
@@ -301,6 +315,8 @@ def _truth_of(m: Machine, value: Value, op: str, node: tree.Expr) -> bool | None
         case Instance(attrs={"$items": held}) if tables.counts_as_held(m, value):
             return _truth_of(m, held, op, node)
         case Instance():
+            if (answer := protocols.asked(m, value, ("__bool__", "__len__"), (), node.span)) is not None:
+                return None if isinstance(answer, Tensor) else truth(m, answer, op, node)
             known = True if attributes.has_default_truth(m, value) else None
         case Tensor():
             fact = m.emit(Truth, node.span, op=op, value=value, text=spelled(node))

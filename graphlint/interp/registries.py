@@ -112,15 +112,20 @@ def _names(node: tree.Expr) -> set[str]:
 def _run_statements(m: Machine, other: Module, words: list[str], registrars: list[FunctionValue], table: Value) -> None:
     """Runs calls of a registrar and stores into the table that stand at a file's top level."""
     scope = m.names.module_scope(other)
+
+    def fills(statement: tree.Stmt) -> bool:
+        match statement:
+            case tree.ExprStmt(value=tree.Call() as call):
+                return _registers(m, other, call, words, registrars, table) or _is_table(m, other, call.func, table)
+            case tree.Assign(targets=targets):
+                stored = [t for t in targets if isinstance(t, tree.Subscript)]
+                return bool(stored) and all(_is_table(m, other, t, table) for t in stored)
+            case tree.For(body=body, orelse=()):
+                return all(map(fills, body))
+        return False
+
     for statement in other.naming(words)[:ENTRIES]:
-        fills = False
-        if isinstance(statement, tree.ExprStmt) and isinstance(statement.value, tree.Call):
-            call = statement.value
-            fills = _registers(m, other, call, words, registrars, table) or _is_table(m, other, call.func, table)
-        elif isinstance(statement, tree.Assign):
-            targets = [t for t in statement.targets if isinstance(t, tree.Subscript)]
-            fills = bool(targets) and all(_is_table(m, other, t, table) for t in targets)
-        if fills:
+        if fills(statement):
             with m.quiet():
                 m.run_in(scope, (statement,))
 

@@ -11,10 +11,12 @@ from graphlint.interp import (
     attributes,
     backward,
     capture,
+    copying,
     hooks,
     iteration,
     making,
     operators,
+    protocols,
     threads,
     torch_modules,
     tuples,
@@ -67,6 +69,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
     if top == "time" or name.startswith("datetime."):
         m.emit(Op, span, name=name, args=args, kwargs=kwargs, text=text)
         return Host("time") if rest in _TIMES or top == "datetime" else Const(None)
+    if name in protocols.MATH or top == "math":
+        args = tuple([protocols.asked(m, a, protocols.MATH.get(name, protocols.NUMBER), (), span) or a for a in args])
     if name == "operator.index" and args and any(isinstance(o, Tensor) for o in options(args[0])):
         m.emit(HostRead, span, op="index", value=next(o for o in options(args[0]) if isinstance(o, Tensor)), text=text)
         return Host("read", read_at=m.location(span))
@@ -74,8 +78,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
         return _math(m, name, args, span, text)
     if top == "numpy":
         return _numpy(m, name, args, kwargs, span, text)
-    if top == "copy":
-        return _copy(m, args[0], span) if args else Unknown()
+    if name in ("copy.copy", "copy.deepcopy") and args:
+        return copying.shallow(m, args[0], span) if rest == "copy" else copying.deep(m, args[0], span)
     if top == "collections":
         return _collections(m, rest, args, kwargs, span)
     if top == "itertools":
@@ -174,31 +178,6 @@ def _numpy(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: 
     made = m.instance_of(External("numpy.ndarray"), span)
     made.args, made.kwargs = args, kwargs
     return made
-
-
-def _copy(m: Machine, value: Value, span: Span, depth: int = 0) -> Value:
-    if isinstance(value, Tensor):
-        kind = value.storage.kind if value.storage.kind in ("parameter", "buffer") else "fresh"
-        return m.tensor(
-            span,
-            device=value.device,
-            shape=value.shape,
-            dtype=value.dtype,
-            requires_grad=value.requires_grad,
-            kind=kind,
-        )
-    if depth > 3:
-        return value
-    if isinstance(value, Instance):
-        made = m.instance_of(value.cls, span)
-        made.args, made.kwargs, made.complete = value.args, value.kwargs, value.complete
-        made.attrs = {k: _copy(m, v, span, depth + 1) for k, v in value.attrs.items()}
-        return made
-    if isinstance(value, Sequence):
-        return m.sequence(value.kind, [_copy(m, i, span, depth + 1) for i in value.items], value.rest)
-    if isinstance(value, Mapping):
-        return m.mapping({k: _copy(m, v, span, depth + 1) for k, v in value.items.items()}, value.rest)
-    return value
 
 
 def _collections(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:

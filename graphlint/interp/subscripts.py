@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Keep, Pick, Write
-from graphlint.interp import arrays, operators, slices, tables
+from graphlint.interp import arrays, operators, protocols, slices, tables
 from graphlint.interp.objects import ClassValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge import shapes
@@ -342,6 +342,8 @@ def delete_item(m: Machine, container: Value, key: Value, node: tree.Subscript) 
         )
     elif isinstance(container, Sequence) and isinstance(key, Sequence) and key.kind == "slice":
         slices.delete(m, container, key, node.span, text)
+    elif (method := protocols.own_method(m, container, ("__delitem__",))) is not None:
+        m.call(method[1], (key,), {}, node.span, "__delitem__")
     elif isinstance(container, Sequence) and isinstance(key, Const) and isinstance(key.value, int):
         at = key.value
         if -len(container.items) <= at < len(container.items):

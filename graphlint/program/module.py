@@ -213,16 +213,26 @@ class Module:
         return tuple([self._statement(item) for item in self._bindings().get(name, ())])
 
     def naming(self, words: Collection[str]) -> tuple[tree.Stmt, ...]:
-        """Top-level statements that name one of `words`; definitions, imports and blocks are left out."""
+        """Top-level statements, also in top-level `if` and `try`, that name one of `words`; loops are one statement.
+
+        Definitions and imports are left out.
+        """
+        named = re.compile(rf"\b(?:{'|'.join(re.escape(word) for word in words)})\b")
         found: list[tree.Stmt] = []
-        for item in self._index.items:
-            if item.kind in ("assign", "other") and not item.children and item.entry is None:
-                lines = "\n".join(self.source.lines[item.first - 1 : item.last])
-                if any(re.search(rf"\b{re.escape(word)}\b", lines) for word in words):
-                    try:
-                        found.append(self._statement(item))
-                    except SourceError as error:
-                        self.errors.setdefault(self.path, str(error))
+        waiting = list(reversed(self._index.items))
+        while waiting:
+            item = waiting.pop()
+            if item.kind not in ("assign", "other", "compound"):
+                continue
+            if not any(map(named.search, self.source.lines[item.first - 1 : item.last])):
+                continue
+            if item.children and not item.binds:
+                waiting += reversed(item.children)
+                continue
+            try:
+                found.append(self._statement(item))
+            except SourceError as error:
+                self.errors.setdefault(self.path, str(error))
         return tuple(found)
 
     def origins(self, name: str) -> tuple[tree.Stmt | None, ...]:
