@@ -37,14 +37,8 @@ _CONVERSIONS = {"int": int, "float": float, "bool": bool, "complex": complex, "s
 
 def call_builtin(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     first = args[0] if args else None
-    if name == "format" and first is not None:
-        spec = args[1] if len(args) > 1 else Const("")
-        if (answer := protocols.asked(m, first, protocols.FORMAT[:1], (spec,), span)) is not None:
-            return answer
-    methods = protocols.TEXT if name == "format" else protocols.BUILTINS.get(name)
-    if methods is not None and first is not None and len(args) == 1:
-        if (answer := protocols.asked(m, first, methods, (), span)) is not None:
-            return answer
+    if (answer := protocols.builtin(m, name, args, span)) is not None:
+        return answer
     if name in _CONVERSIONS:
         return _convert(m, name, first, span, text)
     handler = _HANDLERS.get(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphlint.interp import attributes
 from graphlint.interp.objects import ClassValue, FunctionValue
 from graphlint.source import Span
-from graphlint.value import External, Instance, Tensor, Value, join, options
+from graphlint.value import Const, External, Instance, Tensor, Value, join, options
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -65,6 +65,17 @@ def asked(m: Machine, value: Value, names: tuple[str, ...], args: tuple[Value, .
             answer = join(*(m.call(method, args, {}, span, name) for name, method in methods))
     unsaid = isinstance(answer, External) and answer.name == "builtins.NotImplemented"
     return None if unsaid or any(isinstance(o, Tensor) for o in options(value)) else answer
+
+
+def builtin(m: Machine, name: str, args: tuple[Value, ...], span: Span) -> Value | None:
+    """`float(x)` and the like; None if the object has nothing to say to it."""
+    if not args:
+        return None
+    if name == "format":
+        answer = asked(m, args[0], FORMAT[:1], args[1:] or (Const(""),), span)
+        return answer if answer is not None else asked(m, args[0], TEXT, (), span)
+    methods = BUILTINS.get(name)
+    return asked(m, args[0], methods, args[1:], span) if methods is not None else None
 
 
 def binary(m: Machine, op: str, left: Value, right: Value, span: Span) -> Value | None:
