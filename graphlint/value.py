@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from graphlint.region import Region
     from graphlint.source import Location
 
-_counter = itertools.count(1)
+#: Scopes and classes take theirs from here too: a place must not be taken for one of something else.
+ids = itertools.count(1)
 
 #: A known size, a symbol (two dims are equal if the symbol is), or None for unknown.
 Dim: TypeAlias = "int | str | None"
@@ -99,7 +100,7 @@ class Storage:
     pinned: bool = False
     graphed: object | None = None
     """The graphed callable that returned it, for make_graphed_callables and compiled functions."""
-    id: int = field(default_factory=lambda: next(_counter))
+    id: int = field(default_factory=lambda: next(ids))
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +136,7 @@ class Sequence(Value):
     items: list[Value] = field(default_factory=list)
     rest: Value | None = None
     born: Region | None = None
-    id: int = field(default_factory=lambda: next(_counter))
+    id: int = field(default_factory=lambda: next(ids))
 
 
 @dataclass(eq=False, slots=True)
@@ -147,7 +148,7 @@ class Mapping(Value):
     rest: Value | None = None
     keys: Value | None = None
     born: Region | None = None
-    id: int = field(default_factory=lambda: next(_counter))
+    id: int = field(default_factory=lambda: next(ids))
 
 
 @dataclass(eq=False, slots=True)
@@ -172,7 +173,7 @@ class Instance(Value):
     born: Region | None = None
     complete: bool = True
     """False if its constructor was not seen: attributes that were not found are unknown, not missing."""
-    id: int = field(default_factory=lambda: next(_counter))
+    id: int = field(default_factory=lambda: next(ids))
 
     @property
     def external(self) -> str:

@@ -9,14 +9,11 @@ Glossary:
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 from graphlint.lower import tree
 from graphlint.program.module import Module
-from graphlint.value import External, Value
-
-_ids = itertools.count(1)
+from graphlint.value import External, Value, ids
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +27,7 @@ class Scope:
     class_scope: bool = False
     globals: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
-    id: int = field(default_factory=lambda: next(_ids))
+    id: int = field(default_factory=lambda: next(ids))
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +65,7 @@ class ClassValue(Value):
     generates_init: bool = False
     """Whether it is decorated itself."""
     loaded: bool = False
-    id: int = field(default_factory=lambda: next(_ids))
+    id: int = field(default_factory=lambda: next(ids))
 
     @property
     def name(self) -> str:

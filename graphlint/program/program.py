@@ -15,8 +15,12 @@ from graphlint.program.module import Module
 from graphlint.source import Source, SourceError
 
 #: Known by tables or not at all, never read.
-UNREAD = sys.stdlib_module_names | {
-    *("torch", "numpy", "triton", "packaging", "huggingface_hub", "safetensors", "tokenizers", "requests", "yaml"),
+UNREAD = frozenset(
+    ("torch", "numpy", "triton", "packaging", "huggingface_hub", "safetensors", "tokenizers", "requests", "yaml")
+)
+#: Modules of the standard library that are loaded before any script runs: no file of a project can stand for them.
+_LOADED = frozenset(sys.builtin_module_names) | {
+    *("abc", "codecs", "encodings", "genericpath", "io", "linecache", "ntpath", "os", "posixpath", "site", "stat"),
 }
 
 
@@ -115,8 +119,8 @@ class Program:
         """The module of this dotted name, as `importer` would import it.
 
         The project comes before installed packages, and of two modules of one name the one nearest to the importer.
-        A folder without `__init__.py` is an empty package. None for the standard library, torch, numpy, triton,
-        extension modules, and what is not there.
+        A folder without `__init__.py` is an empty package. None for the standard library, unless a file of the project
+        stands before it, for torch, numpy, triton, extension modules, and what is not there.
         """
         where = self.locate(dotted, importer)
         if where is None:
@@ -131,12 +135,15 @@ class Program:
 
     def locate(self, dotted: str, importer: Module | None = None) -> str | None:
         """The path that `find` reads, without reading it."""
-        if not dotted or dotted.partition(".")[0] in UNREAD:
+        top = dotted.partition(".")[0]
+        if not dotted or top in UNREAD or top in _LOADED:
             return None
         start = "" if importer is None else str(importer.path if importer.path.suffix == "" else importer.path.parent)
         key = (dotted, start)
         if key not in self._located:
-            self._located[key] = self._locate(dotted.split("."), start)
+            parts = dotted.split(".")
+            standard = top in sys.stdlib_module_names
+            self._located[key] = self._beside_script(parts, start) if standard else self._locate(parts, start)
         return self._located[key]
 
     def _locate(self, parts: list[str], start: str) -> str | None:
@@ -154,6 +161,38 @@ class Program:
             if (found := self._below(root, parts, regular=False)) is not None:
                 return found
         return None
+
+    def _beside_script(self, parts: list[str], start: str) -> str | None:
+        """A file of the project that bears the name of a module of the standard library.
+
+        Python finds it first if it lies where imports of the project start: in a root that holds the importer, or
+        beside a script above it. In a package's own folder it is nothing but a submodule.
+        """
+        if not start or not self.is_project(start + os.sep):
+            return None
+        for root in dict.fromkeys(self._near_roots(start)):
+            if not _within(start, root) or not self._has_named(root, parts[0]):
+                continue
+            if self.disk.has_file(root, "__init__.py") or not (root in self._roots or self._has_script(root)):
+                continue
+            found = self._below(root, parts, regular=True)
+            if found is not None and self.is_project(found):
+                return found
+        return None
+
+    def _has_named(self, root: str, name: str) -> bool:
+        return self.disk.has_file(root, f"{name}.py") or self.disk.has_folder(root, name)
+
+    def _has_script(self, folder: str) -> bool:
+        """True if a file in `folder` says what it does when it is run."""
+        for name in sorted(self.disk.listing(folder)[0]):
+            if name.endswith(".py"):
+                try:
+                    if b"__main__" in self.disk.read(os.path.join(folder, name)):
+                        return True
+                except OSError:
+                    continue
+        return False
 
     def _near_roots(self, start: str) -> Iterator[str]:
         """Folders above the importer that can be on its path, the nearest first; then the other roots."""
