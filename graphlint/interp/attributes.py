@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import backward, delegation, making, tuples
+from graphlint.interp import attribute_tables, backward, delegation, making, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -186,8 +186,11 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
         return m.at_place(value.attrs[name], place)
     if name == "__class__":
         return value.cls
-    if name == "__dict__":
-        return Mapping(items=dict(value.attrs.items()), rest=Unknown())
+    if name in ("__dict__", "_parameters", "_buffers", "_modules"):
+        table = attribute_tables.seen(m, value, name)
+        if table is not None:
+            table.rest = Unknown() if name == "__dict__" else None
+            return table
     if name in _FIELDS and (names := tuples.field_names(m, value.cls, name)) is not None:
         return names
     if isinstance(value.cls, ClassValue):

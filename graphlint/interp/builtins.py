@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Truth
-from graphlint.interp import attributes, evaluate, iteration, iterators, operators, protocols, subscripts
+from graphlint.interp import (
+    attribute_tables,
+    attributes,
+    evaluate,
+    iteration,
+    iterators,
+    operators,
+    protocols,
+    subscripts,
+)
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
 from graphlint.interp.tensors import dim_value
 from graphlint.lower import tree
@@ -392,7 +401,7 @@ def _round(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Val
 
 def _vars(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if args and isinstance(args[0], Instance):
-        return Mapping(items=args[0].attrs, rest=None)  # type: ignore[arg-type]
+        return attribute_tables.seen(m, args[0]) or Unknown()
     return Unknown()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Keep
-from graphlint.interp import iteration, protocols, subscripts, tables
+from graphlint.interp import attribute_tables, iteration, protocols, subscripts, tables
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -141,7 +141,7 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             return default if receiver.rest is None else join(receiver.rest, default)
         case "items":
             pairs: list[Value] = [
-                m.sequence("tuple", [subscripts.of_key(k), m.at_place(v, Place(receiver.id, str(k), "item"))])
+                m.sequence("tuple", [subscripts.of_key(k), m.at_place(v, attribute_tables.place(receiver, k))])
                 for k, v in receiver.items.items()
             ]
             rest = None
@@ -155,7 +155,9 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
                 )
             return m.sequence("list", pairs, rest)
         case "values":
-            values: list[Value] = [m.at_place(v, Place(receiver.id, str(k), "item")) for k, v in receiver.items.items()]
+            values: list[Value] = [
+                m.at_place(v, attribute_tables.place(receiver, k)) for k, v in receiver.items.items()
+            ]
             return m.sequence("list", values, receiver.rest)
         case "keys":
             keys: list[Value] = [subscripts.of_key(k) for k in receiver.items]
@@ -187,6 +189,8 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
                 **{k: v for k, v in kwargs.items() if k != "*"},
             }
             for known, value in pairs_in.items():
+                if attribute_tables.stored(m, receiver, known, value, span, "=", text):
+                    continue
                 m.bind(
                     span,
                     receiver.items,

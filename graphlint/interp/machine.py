@@ -64,6 +64,8 @@ class Machine(TorchState):
         """(id of the receiver, id of the method's node) of every method that was run."""
         self.settled: set[tuple[int, int, str]] = set()
         """Branches that made their own test fail: see settling.py."""
+        self.seen_as_table: dict[int, Instance] = {}
+        """Objects whose attributes are looked at as a dictionary, by their id."""
         self.asking: set[tuple[int, str]] = set()
         """Attributes that `__getattr__` is being asked for: (id of the object, name)."""
         self.memo: dict[tuple[object, ...], Value] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Keep, Pick, Write
-from graphlint.interp import arrays, operators, protocols, slices, tables
+from graphlint.interp import arrays, attribute_tables, operators, protocols, slices, tables
 from graphlint.interp.objects import ClassValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge import shapes
@@ -119,7 +119,7 @@ def _mapping_item(m: Machine, base: Mapping, index: Value, node: tree.Subscript)
     if isinstance(index, Const):
         key = index.value
         if key.__hash__ is not None and key in base.items:
-            return m.at_place(base.items[key], Place(base.id, str(key), "item"))
+            return m.at_place(base.items[key], attribute_tables.place(base, key))
         if base.rest is not None:
             return m.at_place(base.rest, Place(base.id, "*", "item"))
         if base.kind == "defaultdict" and base.keys is not None:
@@ -293,6 +293,8 @@ def set_item(
         case Mapping():
             known = as_key(index)
             key = known.value if isinstance(known, Const) and known.value.__hash__ is not None else None
+            if attribute_tables.stored(m, base, key, value, span, how, text):
+                return
             if key not in base.items:
                 m.grows(base.id)
             if key is not None or (isinstance(index, Const) and index.value is None):

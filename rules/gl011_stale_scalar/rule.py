@@ -63,6 +63,8 @@ class _Changes:
     entries: dict[int, Fact] = field(default_factory=dict)
     """Containers of which some entry changes: it matters where it is not known which entry is read."""
     records: dict[Location, list[tuple[Instance, Fact]]] = field(default_factory=dict)
+    keys: set[Place | int] = field(default_factory=set)
+    """What the graph is kept under: the places that its key was made of, the ids of objects that are the key."""
 
 
 def _numbers(region: Region) -> Iterator[Problem]:
@@ -104,6 +106,7 @@ def _use(region: Region, fact: Fact, scalar: Value, change: Fact) -> Problem:
 def _changes(region: Region) -> _Changes:
     found = _Changes()
     keyed = _keyed(region)
+    found.keys = _kept_under(region) if keyed else set()
     earlier: dict[Key, list[Instance]] = {}
     captured_again = [
         f.order
@@ -184,6 +187,18 @@ def _keyed(region: Region) -> bool:
         if kept and any(g in mine for g in queries.held_graphs(fact.value)):  # type: ignore[attr-defined]
             return True
     return False
+
+
+def _kept_under(region: Region) -> set[Place | int]:
+    """What the key of the graph's place in a table was made of: another value finds another graph."""
+    mine = queries.graphs(region.graph)
+    found: set[Place | int] = set()
+    for fact in region.after:
+        if isinstance(fact, Keep) and fact.key is not None and any(g in mine for g in queries.held_graphs(fact.value)):
+            for part in [fact.key, *(fact.key.items if isinstance(fact.key, Sequence) else ())]:
+                found |= origins(part)
+                found |= {part.id} if isinstance(part, Instance) else set()
+    return found
 
 
 def _same(old: Value | None, new: Value) -> bool:
@@ -273,6 +288,8 @@ def _changed(
     """The fact that changes what `scalar` was computed from, if a replay follows it."""
     for place in origins(scalar):
         key = (place.owner, place.name)
+        if place in changes.keys or place.owner in changes.keys:
+            continue
         if key in own:
             if (container := items.get(key)) is not None and container in changes.entries:
                 return changes.entries[container]

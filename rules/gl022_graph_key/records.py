@@ -26,13 +26,11 @@ def omitted_field(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str
     """A field of a record that the capture froze, that the key leaves out, and that another record of this key has
     otherwise."""
     for record, counted in (*_as_key(store.key), *_made_of(region, begin, store)):
-        others = [o for o in _alike(region, begin, record) if _same_key(record, o, counted)]
+        others = list(_alike(region, begin, record))
         for name, value in record.attrs.items():
             if name in counted or not scalar(value):
                 continue
-            if not any(scalar(o.attrs[name]) and identity(o.attrs[name]) != identity(value) for o in others):
-                continue
-            if _follows(record, name, counted):
+            if not any(_clash(record, o, name, counted) for o in others) or _follows(record, name, counted):
                 continue
             fact = _frozen(region, Place(record.id, name, "attribute"))
             if fact is not None:
@@ -129,12 +127,21 @@ def _alike(region: Region, begin: CaptureBegin, record: Instance) -> Iterator[In
                 yield value
 
 
-def _same_key(one: Instance, other: Instance, counted: set[str]) -> bool:
-    """True if the counted fields of two records are, or may be, equal."""
-    if set(one.attrs) != set(other.attrs):
+def _clash(one: Instance, other: Instance, name: str, counted: set[str]) -> bool:
+    """True if two records have one key and differ in a field; where the keys may only be equal, in a flag or a name."""
+    if set(one.attrs) != set(other.attrs) or not scalar(other.attrs[name]):
+        return False
+    if identity(one.attrs[name]) == identity(other.attrs[name]):
         return False
     pairs = [(one.attrs[n], other.attrs[n]) for n in counted if n in one.attrs]
-    return all(identity(a) == identity(b) or isinstance(a, Host) or isinstance(b, Host) for a, b in pairs)
+    if all(identity(a) == identity(b) for a, b in pairs):
+        return True
+    modes = all(_mode(r.attrs[name]) for r in (one, other))
+    return modes and all(identity(a) == identity(b) or isinstance(a, Host) or isinstance(b, Host) for a, b in pairs)
+
+
+def _mode(value: Value) -> bool:
+    return isinstance(value, Const) and (value.value is None or isinstance(value.value, (bool, str)))
 
 
 def _follows(record: Instance, name: str, counted: set[str]) -> bool:
