@@ -6,12 +6,16 @@ unless it is part of the key or written into a static input.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from graphlint import queries
 from graphlint.fact import Bind, CaptureBegin, Enter, Replay
 from graphlint.region import Region
 from graphlint.value import NONE, Const, Host, Mapping, Place, Sequence, Value, options, origins
+
+#: Functions that make ready what others use.
+_SETS_UP = re.compile(r"warm_?up|set_?up|^init|_init\b|load_|^build|^prepare|^capture")
 
 
 def enclosing(region: Region, begin: CaptureBegin) -> list[Enter]:
@@ -34,21 +38,8 @@ def finders(region: Region, enter: Enter) -> Iterator[Enter]:
 
 
 def others(region: Region, enter: Enter) -> list[Enter]:
-    """All calls of the function; what the analysis itself calls tells nothing where the program does, too."""
-    found = [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
-    if all(map(_by_nobody, found)):
-        return found
-    return [] if _by_nobody(enter) else [f for f in found if not _by_nobody(f) and _round(f) == _round(enter)]
-
-
-def _round(fact: Enter) -> tuple[int, int] | None:
-    """Which of the analysis's own calls `fact` belongs to, None for what the program itself runs."""
-    return fact.loops[0] if fact.loops and fact.loops[0][0] < 0 else None
-
-
-def _by_nobody(enter: Enter) -> bool:
-    """True for a call that the analysis makes as somebody might, with arguments that nobody gave."""
-    return bool(enter.loops) and enter.loops[0][0] < 0 and len(enter.chain) <= 1
+    """All calls of the function."""
+    return [f for f in region.life if isinstance(f, Enter) and f.name == enter.name]
 
 
 def arguments(enter: Enter) -> Iterator[tuple[str, int | str | None, Value]]:
@@ -72,13 +63,31 @@ def argument(enter: Enter, name: str, position: int | str | None) -> Value | Non
     return value.items[position] if isinstance(value, Sequence) and position < len(value.items) else None
 
 
-def varies(region: Region, calls: list[Enter], value: Value, name: str, position: int | str | None) -> bool:
-    """True if one of the calls is given another value: one that is not read from the same place, unchanged since."""
+def varies(
+    region: Region, enter: Enter, calls: list[Enter], value: Value, name: str, position: int | str | None
+) -> bool:
+    """True if one of the calls is given another value: one that is not read from the same place, unchanged since.
+
+    What nobody was seen to give, a parameter of code that the analysis itself calls, counts only for a call that goes
+    on to replay the graph.
+    """
+    finding: set[int] | None = None
     for call in calls:
         other = argument(call, name, position)
-        if other is not None and identity(other) != identity(value) and not _same_reading(region, other, value):
-            return True
+        if other is None or identity(other) == identity(value) or _same_reading(region, other, value):
+            continue
+        if _given_by_nobody(other) or _given_by_nobody(value):
+            if _SETS_UP.search(enter.name.rpartition(".")[2]):
+                continue  # called once, before all else: what a second call would be given tells nothing
+            finding = finding if finding is not None else {f.order for f in finders(region, enter)}
+            if call.order not in finding:
+                continue
+        return True
     return False
+
+
+def _given_by_nobody(value: Value) -> bool:
+    return isinstance(value, Host) and value.source == "param"
 
 
 def _same_reading(region: Region, one: Value, other: Value) -> bool:

@@ -127,7 +127,7 @@ def omitted(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact
         calls = list(finders(region, enter)) if by_name(store.key) else others(region, enter)
         for name, position, value in arguments(enter):
             label = position if isinstance(position, str) else name
-            if covers(store.key, label, value) or not varies(region, calls, value, name, position):
+            if covers(store.key, label, value) or not varies(region, enter, calls, value, name, position):
                 continue
             if isinstance(position, str) and (vague(store.key) or covers(store.key, name, value)):
                 continue
