@@ -96,7 +96,7 @@ class Driver(_Analyser):
         self.judging: dict[Name, Promise[Judged]] = {}
         self._asked: dict[Name, None] | None = None
         self._went_further = False
-        self._site_objects: dict[str, dict[str, Site]] = {}
+        self._site_objects: dict[str, dict[tuple[str, str], Site]] = {}
         self.more = (*config.capture_context_managers, *(w.name for w in config.capture_wrappers))
         self.files = self._capture_files()
         with program.noted() as self._device_notes:
@@ -121,21 +121,22 @@ class Driver(_Analyser):
         if known is None:
             with self.program.noted() as notes:
                 objects = self._objects(path)
-            made = tuple(self._plan_site(site, notes) for site in objects.values())
+            made = tuple(self._plan_site(site, notes, path) for site in objects.values())
             known = self.known.plans[path] = FilePlan(made, self._errors(notes))
         return known
 
-    def _objects(self, path: str) -> dict[str, Site]:
-        """The sites of a file, by function."""
+    def _objects(self, path: str) -> dict[tuple[str, str], Site]:
+        """The sites of a file, and those that compile with a setting of it, by file and function."""
         if path not in self._site_objects:
             only, self.program.only = self.program.only, frozenset([path])
             try:
-                self._site_objects[path] = {site.function: site for site in sites(self.program, self.more)}
+                found = sites(self.program, self.more)
+                self._site_objects[path] = {(str(site.module.path), site.function): site for site in found}
             finally:
                 self.program.only = only
         return self._site_objects[path]
 
-    def _plan_site(self, site: Site, before: Notes) -> Plan:
+    def _plan_site(self, site: Site, before: Notes, file: str) -> Plan:
         with self.program.noted() as notes:
             notes.add(before)
             self.climber.passed = set()
@@ -151,6 +152,7 @@ class Driver(_Analyser):
             names_of(site.callers),
             tuple(sorted(names_of(self.climber.passed))),
             notes.trail(),
+            named_in="" if str(site.module.path) == file else file,
         )
 
     # ---------------------------------------------------------------------------------------- the analysis
@@ -178,7 +180,7 @@ class Driver(_Analyser):
             for name in plan.ran:
                 self._root(root_of(name))
             return
-        site = self._objects(plan.path).get(plan.function)
+        site = self._objects(plan.file).get((plan.path, plan.function))
         if site is None:
             return
         self._asked, self._went_further = {}, False
@@ -188,8 +190,8 @@ class Driver(_Analyser):
         self._replace(plan, replace(plan, ran=ran, further=self._went_further, ran_trail=notes.trail()))
 
     def _replace(self, old: Plan, new: Plan) -> None:
-        plan = self.known.plans[old.path]
-        self.known.plans[old.path] = replace(plan, sites=tuple(new if s is old else s for s in plan.sites))
+        plan = self.known.plans[old.file]
+        self.known.plans[old.file] = replace(plan, sites=tuple(new if s is old else s for s in plan.sites))
 
     def _would_go_the_same_way(self, plan: Plan) -> bool:
         """Whether all its roots would be run as they were then, with the same result."""

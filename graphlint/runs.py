@@ -134,6 +134,13 @@ class Plan:
     further: bool = False
     """Whether it went on to callers' callers, as far as those had not been run yet."""
     ran_trail: Trail = field(default_factory=Trail)
+    named_in: str = ""
+    """The file that names what makes it a site, if that is another one: a setting that it compiles with."""
+
+    @property
+    def file(self) -> str:
+        """The file whose plan it belongs to."""
+        return self.named_in or self.path
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,6 +271,20 @@ def _dict(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
     return result
 
 
+def _fromkeys(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    """`dict.fromkeys(keys, value)`: one value under each key."""
+    value = args[1] if len(args) > 1 else Const(None)
+    keys, exact = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
+    result = m.mapping()
+    for key in map(subscripts.as_key, keys):
+        if isinstance(key, Const) and key.value.__hash__ is not None:
+            result.items[key.value] = value
+        else:
+            result.keys, exact = key, False
+    result.rest = None if exact else value
+    return result
+
+
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     items, exact = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
     pairs: list[Value] = [
@@ -423,7 +437,8 @@ _HANDLERS: dict[str, Callable[[Machine, Args, Kwargs, Span, str], Value]] = {
     "len": _len, "range": _range, "min": _reduce("min"), "max": _reduce("max"), "any": _reduce("any"),
     "all": _reduce("all"), "sorted": _reduce("sorted"), "sum": _sum, "print": _print, "repr": _repr, "ascii": _repr,
     "format": _repr, "list": _collection("list"), "tuple": _collection("tuple"), "set": _collection("set"),
-    "frozenset": _collection("set"), "dict": _dict, "enumerate": _enumerate, "zip": _zip, "map": _map,
+    "frozenset": _collection("set"), "dict": _dict, "dict.fromkeys": _fromkeys, "enumerate": _enumerate, "zip": _zip,
+    "map": _map,
     "filter": _filter, "reversed": _reversed, "next": iterators.next_, "iter": iterators.iter_, "getattr": _getattr,
     "hasattr": _hasattr, "setattr": _setattr, "isinstance": _isinstance, "issubclass": _host("bool"),
     "callable": _callable, "type": _type,

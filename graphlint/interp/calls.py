@@ -145,8 +145,9 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     if key is not None and key in m.memo:
         m.reach(function, function.scope.module)
         return m.memo[key]
-    if function.memo and (id(node), len(args)) in m.cached_calls and not args:
-        return m.cached_calls[(id(node), 0)]
+    asked = repeats.asked_before(function, args, kwargs)
+    if asked is not None and asked in m.cached_calls:
+        return m.cached_calls[asked]
     outside = repeats.pure_key(m, function, args, kwargs)
     if outside is not None and outside in m.pure:
         return repeats.renewed(m, m.pure[outside], span)
@@ -154,15 +155,15 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     otherwise: Value = Unknown(function.name)
     result = effort.spend(m, function, args, lambda: _run(m, function, args, kwargs, span, None), otherwise)
     if result is otherwise:
-        if function.memo and not args and m.region is None:
-            m.cached_calls[(id(node), 0)] = result
+        if asked is not None and not args and m.region is None:
+            m.cached_calls[asked] = result
         return result
     if key is not None:
         m.memo[key] = result
     elif outside is not None and repeats.worth_keeping(m, ticks, start):
         m.pure[outside] = result
-    if function.memo and not args:
-        m.cached_calls[(id(node), 0)] = result
+    if asked is not None:
+        m.cached_calls[asked] = result
     return result
 
 

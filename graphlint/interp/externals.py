@@ -13,6 +13,7 @@ from graphlint.interp import (
     containers,
     contexts,
     pytree,
+    repeats,
     standard,
     tables,
     torch_modules,
@@ -299,6 +300,9 @@ def call_method(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwar
             return unknown_method(m, receiver, name, args, kwargs, span, text)
         case ClassValue() if name == "apply" and backward.is_function(receiver):
             return backward.apply(m, receiver, args, {k: v for k, v in kwargs.items() if k != "*"}, span)
+        case FunctionValue() if name == "cache_clear":
+            repeats.forget(m, receiver)
+            return Const(None)
         case FunctionValue() | BoundMethod() | Partial() if name == "__call__":
             return m.call(receiver, args, kwargs, span, text)
         case Const() | Host():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Op
@@ -42,6 +43,8 @@ def call_object(m: Machine, instance: Instance, args: Args, kwargs: Kwargs, span
     if args and isinstance(args[0], (FunctionValue, BoundMethod)) and not kind.startswith("torch.nn."):
         # A decorator, or a context manager used as one.
         function = args[0]
+        if kind == "functools.lru_cache" and isinstance(function, FunctionValue):
+            return replace(function, memo=True)
         return (
             externals.wrapped(m, function, instance)
             if kind in externals.CONTEXT_CLASSES and isinstance(function, FunctionValue)

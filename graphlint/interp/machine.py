@@ -81,7 +81,8 @@ class Machine(TorchState):
         self.function_attrs: dict[int, dict[str, Value]] = {}
         self.unknown_attrs: dict[tuple[int, str, str], Value] = {}
         self.annotation_texts: dict[str, tree.Expr | None] = {}
-        self.cached_calls: dict[tuple[int, int], Value] = {}
+        self.cached_calls: dict[tuple[object, ...], Value] = {}
+        """What functions under `functools.cache` and the like have answered: see repeats.asked_before."""
 
     def at_place(self, value: Value, place: Place) -> Value:
         """`value` as read from `place`: scalars, tensors and unknowns remember it, objects need not."""

@@ -30,6 +30,7 @@ from graphlint.value import (
     Tensor,
     Unknown,
     Value,
+    options,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Calls cheaper than this many ticks are run again rather than remembered.
 WORTH_KEEPING = 150
+#: Where numbers come from that are others each time.
+_MOVING = ("read", "random", "time")
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 
@@ -53,6 +56,23 @@ def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -
         parts,
         m.conditions > 0,
     )
+
+
+def asked_before(function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
+    """The question that a function under `functools.cache` answers once; None if it may be another one each time."""
+    if not function.memo or function.binding == "property":
+        return None
+    given = (*args, *kwargs.values())
+    if any(isinstance(o, Unknown) or (isinstance(o, Host) and o.source in _MOVING) for v in given for o in options(v)):
+        return None
+    named = tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
+    return id(function.node), id(function.scope) if function.scope.parent else 0, tuple(map(_kind, args)), named
+
+
+def forget(m: Machine, function: FunctionValue) -> None:
+    """`function.cache_clear()`."""
+    for key in [k for k in m.cached_calls if k[0] == id(function.node)]:
+        del m.cached_calls[key]
 
 
 def pure_key(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphlint.interp import compile_settings
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
@@ -74,11 +75,6 @@ _MAKER = re.compile(r"\.(?:from_|create|build|load|make|new)\w*\(")
 _RECEIVER = re.compile(r"[\w.\])]*\.$")
 #: Names under which a device's module goes: `device_module.graph(...)` may capture, `networkx.graph(...)` does not.
 _DEVICE_MODULE = re.compile(r"cuda|xpu|npu|musa|mlu|hpu|sdaa|supa|gpu|torch|graphs|module|device|backend|accel|\bdev")
-#: torch.compile's own words stand in help texts and tables, too: they count where something is set or compiled.
-_COMPILED = re.compile(
-    r"""(?:mode|compile|=).*["'](?:reduce-overhead|max-autotune)["']|["'](?:reduce-overhead|max-autotune)["'].*compile"""
-    r"""|triton\.cudagraphs|backend\s*=\s*["']cudagraphs"""
-)
 _COMPILES = re.compile(r"\bcompile\s*\(")
 
 #: Engine arguments about graphs, and the calls that take them.
@@ -109,6 +105,8 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
     """Every function and module that names a capture interface."""
     own = [re.escape(m.rpartition(".")[2]) for m in more]
     pattern = re.compile("|".join([_SITE.pattern, *own])) if more else _SITE
+    told: set[tuple[Path, str]] = set()
+    handed: list[tuple[Module, int]] = []
     for path in program.capture_files(tuple(m.rpartition(".")[2] for m in more)):
         module = program.module(path)
         if module is None:
@@ -116,7 +114,9 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
         text = module.source.text
         patterns = [pattern]
         if "compile" in text:
-            patterns.append(_COMPILED)
+            patterns.append(compile_settings.WORDS)
+        else:  # a setting for others to compile with
+            handed += compile_settings.users(program, module)
         if "vllm" in text and _ENGINE_WORDS.search(text) is not None:
             patterns.append(_ENGINE)
         named: dict[int, re.Match[str]] = {}
@@ -128,7 +128,15 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
         for number in sorted(named):
             found.setdefault(_owner(module, number), []).append(number)
         for function, lines in found.items():
+            told.add((module.path, function))
             yield Site(module, function, lines)
+        if "" in found and "compile" in text:
+            handed += compile_settings.users(program, module)
+    for module, line in handed:
+        function = _owner(module, line)
+        if (module.path, function) not in told:
+            told.add((module.path, function))
+            yield Site(module, function, [line])
 
 
 def _only_words(module: Module, number: int) -> bool:

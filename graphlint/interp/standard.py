@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
 def _functools(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
     if name in ("partial", "partialmethod") and args:
         return Partial(function=args[0], args=args[1:], kwargs=kwargs)
+    if name in ("lru_cache", "cache") and args and isinstance(args[0], FunctionValue):
+        return replace(args[0], memo=True)
     if name in ("lru_cache", "cache", "cached_property", "singledispatch") and args and not isinstance(args[0], Const):
         return args[0]
     if name == "reduce" and len(args) >= 2:

@@ -212,6 +212,11 @@ class Module:
         """
         return tuple([self._statement(item) for item in self._bindings().get(name, ())])
 
+    def bound_at(self, line: int) -> tuple[str, ...]:
+        """Names that an assignment at top level binds which takes this line."""
+        flat = index.flat(self._index.items)
+        return next((i.binds for i in flat if i.kind == "assign" and i.first <= line <= i.last), ())
+
     def naming(self, words: Collection[str]) -> tuple[tree.Stmt, ...]:
         """Top-level statements, also in top-level `if` and `try`, that name one of `words`; loops are one statement.
 

@@ -1,0 +1,42 @@
+"""What puts code that torch.compile compiles into CUDA graphs, by the text, and who is given it.
+
+A setting may stand at a module's top level, `COMPILE = {"mode": "reduce-overhead"}`: what compiles with it captures.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from graphlint.program.module import Module
+from graphlint.program.program import Program
+
+#: torch.compile's own words stand in help texts and tables, too: they count where something is set or compiled.
+WORDS = re.compile(
+    r"""(?:mode|compile|=).*["'](?:reduce-overhead|max-autotune)["']|["'](?:reduce-overhead|max-autotune)["'].*compile"""
+    r"""|triton\.cudagraphs|backend\s*=\s*["']cudagraphs"""
+)
+#: In so many files the name of a setting is looked for.
+FILES = 12
+
+
+def users(program: Program, module: Module) -> Iterator[tuple[Module, int]]:
+    """Calls of `compile`, by the text, that are given a name of the top level of `module` bound to such words."""
+    starts, text = module.source.line_starts, module.source.text
+    lines = dict.fromkeys(bisect_right(starts, match.start()) for match in WORDS.finditer(text))
+    for name in dict.fromkeys(name for line in lines for name in module.bound_at(line)):
+        given = re.compile(rf"\bcompile\s*\([^()]*(?:\([^()]*\)[^()]*)*\b{re.escape(name)}\b")
+        for path in program.mentions(name, FILES):
+            other = program.module(path)
+            if other is None or (other is not module and name not in other.names() and "import *" not in _text(other)):
+                # `settings.COMPILE`: the module is named instead.
+                stem = module.name.rpartition(".")[2]
+                if other is None or not re.search(rf"\b{re.escape(stem)}\.{re.escape(name)}\b", _text(other)):
+                    continue
+            for match in given.finditer(_text(other)):
+                yield other, bisect_right(other.source.line_starts, match.start())
+
+
+def _text(module: Module) -> str:
+    return module.source.text
