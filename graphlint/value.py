@@ -39,6 +39,8 @@ class Place:
     kind: Literal["attribute", "item", "local", "global"]
 
 
+#: The symbol of a host value that is the same whenever it is asked for begins so: a rank, the number of an object.
+STEADY = "steady:"
 #: Where "is a capture under way?" is read from: a value that depends on it has this among its origins.
 CAPTURING = Place(0, "capturing", "global")
 

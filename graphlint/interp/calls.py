@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.fact import (
@@ -22,12 +23,15 @@ from graphlint.interp.objects import (
 )
 from graphlint.interp.tape import Activation
 from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS, GRAPH_CLASSES
+from graphlint.knowledge.python_state import STEADY_NUMBERS
 from graphlint.lower import tree
 from graphlint.source import Location, SourceError, Span
 from graphlint.value import (
     CAPTURING,
+    STEADY,
     Const,
     External,
+    Host,
     Instance,
     Union,
     Unknown,
@@ -65,13 +69,25 @@ def call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, te
         case External(name=name) if (handle := hooks.register_global(m, name, args, kwargs, span)) is not None:
             return handle
         case External(name=name):
-            return externals.call_external(m, name, args, kwargs, span, text)
+            return _steady(m, name, args, externals.call_external(m, name, args, kwargs, span, text))
         case Instance():
             return _call_instance(m, function, args, kwargs, span, text)
         case Union():
             return _call_any(m, function, args, kwargs, span, text)
         case _:
             return _unknown_call(m, function, args, kwargs, span, text)
+
+
+def _steady(m: Machine, name: str, args: Args, result: Value) -> Value:
+    """A number that is the same at every call tells entries of a table apart as far as the rest of their key does."""
+    if isinstance(result, Unknown) and name in STEADY_NUMBERS:
+        result = Host()
+    if not isinstance(result, Host) or result.symbol is not None:
+        return result
+    if name == "builtins.id" and len(args) == 1 and isinstance(args[0], Instance):
+        return replace(result, symbol=f"{STEADY}id{args[0].id}")
+    within = any(c.name in ("torch.cuda.device", "torch.device") for c in m.contexts)
+    return replace(result, symbol=STEADY + name) if name in STEADY_NUMBERS and not within else result
 
 
 def _call_any(m: Machine, function: Union, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

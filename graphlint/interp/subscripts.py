@@ -14,6 +14,7 @@ from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import (
     CAPTURING,
+    STEADY,
     Const,
     External,
     Host,
@@ -111,6 +112,8 @@ def as_key(index: Value) -> Value:
             return Const(tuple(p.value for p in parts if isinstance(p, Const)))
     if isinstance(index, Instance) and not index.external:
         return Const(ObjectKey(index.id, index))
+    if isinstance(index, Host) and index.symbol is not None and index.symbol.startswith(STEADY):
+        return Const(index.symbol, index.inputs)
     return index
 
 

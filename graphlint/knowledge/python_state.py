@@ -14,3 +14,8 @@ LOGGERS = frozenset({
     "add_scalar", "add_scalars", "add_histogram", "add_image", "add_text", "add_figure", "log_metric", "log_metrics",
     "log_dict", "log_scalar", "set_postfix", "set_description",
 })  # fmt: skip
+#: Functions whose answer is the same at every call of a process, as long as it does not move to another device.
+STEADY_NUMBERS = frozenset({
+    "torch.cuda.current_device", "torch.cuda.device_count", "torch.distributed.get_rank",
+    "torch.distributed.get_world_size", "os.getpid",
+})  # fmt: skip

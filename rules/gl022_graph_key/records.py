@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from graphlint import queries
 from graphlint.arguments import all_origins, enclosing, finders, identity, scalar
-from graphlint.fact import Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Operator, Truth, Write
+from graphlint.fact import Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Operator, Pick, Truth, Write
 from graphlint.interp.objects import ClassValue, FunctionValue
 from graphlint.lower import tree
 from graphlint.region import Region
@@ -159,6 +159,8 @@ def _frozen(region: Region, place: Place) -> Fact | None:
             values = [fact.value]
         elif isinstance(fact, Index):
             values = [fact.index]
+        elif isinstance(fact, Pick):
+            values = [fact.key]
         elif isinstance(fact, Write):
             values = [v for v in (fact.source, fact.index) if v is not None]
         elif isinstance(fact, Operator):

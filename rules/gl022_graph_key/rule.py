@@ -21,6 +21,7 @@ from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.value import (
+    STEADY,
     Const,
     Host,
     Instance,
@@ -140,7 +141,8 @@ def omitted(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact
 def vague(key: Value | None) -> bool:
     """True if a part of the key is text or a number of which nothing is known: it may stand for all options."""
     parts = [key, *(key.items if isinstance(key, Sequence) else ())]
-    return any(isinstance(p, Host) and not all_origins(p) and p.symbol is None for p in parts)
+    unnamed = [p for p in parts if isinstance(p, Host) and not all_origins(p)]
+    return any(p.symbol is None or p.symbol.startswith(STEADY) for p in unnamed)
 
 
 def omitted_state(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact] | None:
