@@ -17,7 +17,7 @@ import click
 
 from graphlint import __version__
 from graphlint.baseline import BaselineError
-from graphlint.config import ConfigError
+from graphlint.config_keys import ConfigError
 from graphlint.registry import RuleError
 
 COMMANDS = {

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from graphlint.fact import Branch, CaptureBegin, Context, Enter, Fact, HostRead, Index, Op, Operator, Return, Write
+from graphlint.fact import (
+    Branch,
+    CaptureBegin,
+    Context,
+    Enter,
+    Fact,
+    HostRead,
+    Index,
+    Keep,
+    Op,
+    Operator,
+    Return,
+    Write,
+)
 from graphlint.knowledge.capture_api import GRAPH_CLASSES
 from graphlint.region import Region
 from graphlint.value import (
@@ -72,6 +85,14 @@ def _held_graphs(value: Value, depth: int) -> list[Instance]:
             for item in parts(option):
                 found.update((g.id, g) for g in held_graphs(item, depth - 1))
     return list(found.values())
+
+
+def keeps(region: Region, facts: Iterable[Fact]) -> Iterator[Keep]:
+    """Those of `facts` that put the region's graph, or what holds it, into a container."""
+    mine = graphs(region.graph)
+    for fact in facts:
+        if isinstance(fact, Keep) and any(g in mine for g in held_graphs(fact.value)):
+            yield fact
 
 
 def begin_fact(region: Region) -> CaptureBegin | None:

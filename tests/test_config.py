@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from graphlint.config import Config, ConfigError, Wrapper, as_toml, check_rule_names, load, selected, user_file
+from graphlint.config import Config, as_toml, check_rule_names, load, selected
+from graphlint.config_keys import ConfigError, Wrapper, user_file
 
 KNOWN = {"host-sync": "host-sync", "GL001": "host-sync", "stale-input": "stale-input", "GL009": "stale-input"}
 

@@ -164,7 +164,8 @@ def test_the_snippets_for_ci_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_configuration_of_the_docs_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphlint.config import KEYS, check_rule_names, load
+    from graphlint.config import check_rule_names, load
+    from graphlint.config_keys import KEYS
     from graphlint.registry import load_rules
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))

@@ -39,7 +39,7 @@ LAYERS = (
         "device_number",
         "other_threads",
     ),
-    ("config", "notebooks"),
+    ("config", "config_keys", "notebooks"),
     ("lower",),
     ("program",),
     ("interp",),

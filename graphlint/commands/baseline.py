@@ -9,7 +9,8 @@ import click
 
 from graphlint import baseline as store
 from graphlint.cli import say
-from graphlint.commands.check import Run, common
+from graphlint.commands.check import Run
+from graphlint.commands.options import common
 from graphlint.report.view import plural
 
 

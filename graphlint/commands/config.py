@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from graphlint.commands.check import emit
-from graphlint.config import as_toml, check_rule_names, load, user_file
+from graphlint.commands.output import emit
+from graphlint.config import as_toml, check_rule_names, load
+from graphlint.config_keys import user_file
 from graphlint.registry import load_rules
 
 

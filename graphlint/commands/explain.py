@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from graphlint.commands.check import emit, use_color
-from graphlint.config import suggest
+from graphlint.commands.output import emit, use_color
+from graphlint.config_keys import suggest
 from graphlint.registry import Registry, load_rules, page
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from graphlint.commands.check import emit
+from graphlint.commands.output import emit
 from graphlint.registry import load_rules
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from graphlint.cli import say
-from graphlint.config import FILE_NAMES, ConfigError
+from graphlint.config import FILE_NAMES
+from graphlint.config_keys import ConfigError
 
 _SUFFIXES = (".py", ".pyi", ".ipynb")
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from graphlint.baseline import BaselineError, Lines, compare
 from graphlint.cache import recalled
-from graphlint.config import FILE_NAMES, Config, ConfigError, check_rule_names, load, selected, user_file
+from graphlint.config import FILE_NAMES, Config, check_rule_names, load, selected
+from graphlint.config_keys import ConfigError, user_file
 from graphlint.driver import Driver
 from graphlint.engine import Raw, Report, deep, judged
 from graphlint.finding import FileError, Finding

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphlint.config import ConfigError
+from graphlint.config_keys import ConfigError
 from graphlint.finding import Finding
 from graphlint.lsp.diagnostics import moved
 from graphlint.lsp.project import Options, Outcome, Parsing, Project, find_project

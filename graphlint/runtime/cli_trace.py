@@ -59,7 +59,7 @@ def trace_command(**options: Any) -> int:
         target.check()
     except TargetError as error:
         raise click.UsageError(str(error)) from None
-    from graphlint.config import read_version
+    from graphlint.config_keys import read_version
     from graphlint.runtime.session import trace
     from graphlint.runtime.spec import Spec
 

@@ -24,13 +24,7 @@ MAKERS = ("zeros", "empty", "full", "ones", "new_zeros", "new_empty", "new_full"
 
 def kept_in(region: Region) -> Keep | None:
     """Where the graph is put into a table or list."""
-    mine = queries.graphs(region.graph)
-    for fact in region.after:
-        if not isinstance(fact, Keep) or fact.region is not None or fact.how not in INTO:
-            continue
-        if any(g in mine for g in queries.held_graphs(fact.value)):
-            return fact
-    return None
+    return next((f for f in queries.keeps(region, region.after) if f.region is None and f.how in INTO), None)
 
 
 def pool_for_each(region: Region, others: list[Region]) -> Iterator[Problem]:

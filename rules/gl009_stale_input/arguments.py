@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Enter, Fact, Keep, Op, Replay, Unfollowed, Write
+from graphlint.fact import Enter, Fact, Op, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.source import Location
@@ -117,13 +117,9 @@ def _called(fact: Fact) -> tuple[Note, ...]:
 
 def _kept_by_name(region: Region, begin: Fact) -> bool:
     """True if the graph is put into a table under the `__name__` of a function."""
-    mine = queries.graphs(region.graph)
-    for fact in (*queries.start_of_call(region, begin), *queries.rest_of_call(region, begin)):
-        if not isinstance(fact, Keep) or fact.how != "setitem" or fact.key is None:
-            continue
-        if any(g in mine for g in queries.held_graphs(fact.value)):
-            return any(place.name == "__name__" for place in origins(fact.key))
-    return False
+    call = (*queries.start_of_call(region, begin), *queries.rest_of_call(region, begin))
+    key = next((f.key for f in queries.keeps(region, call) if f.how == "setitem" and f.key is not None), None)
+    return key is not None and any(place.name == "__name__" for place in origins(key))
 
 
 def _others(was: Value | None, now: Value) -> bool:

@@ -86,13 +86,8 @@ def _whole(key: Value) -> bool:
 
 def stored(region: Region, begin: CaptureBegin) -> Keep | None:
     """Where the graph is put under a key into a table: after its capture, or before it in the same call."""
-    mine = queries.graphs(region.graph)
-    for fact in chain(region.after, queries.start_of_call(region, begin)):
-        if not isinstance(fact, Keep) or fact.how != "setitem" or fact.region is not None:
-            continue
-        if any(g in mine for g in queries.held_graphs(fact.value)):
-            return fact
-    return None
+    facts = chain(region.after, queries.start_of_call(region, begin))
+    return next((f for f in queries.keeps(region, facts) if f.how == "setitem" and f.region is None), None)
 
 
 def by_name(key: Value | None) -> bool:
