@@ -111,7 +111,7 @@ def lacks(table: Mapping, index: Value) -> bool:
 
 def method(m: Machine, owner: Instance, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     """A method that the class inherits from the container."""
-    from graphlint.interp.methods import call_method
+    from graphlint.interp.externals import call_method
 
     inner = owner.attrs["$items"]
     node = tree.Subscript(span, tree.Name(span, text.rpartition(".")[0] or text), tree.Name(span, "key"))
