@@ -12,6 +12,8 @@ from graphlint.rule import rule
 from graphlint.source import Location
 from graphlint.value import Const, Instance, Storage, tensors
 
+from . import slots
+
 CONSTANT = (
     ".zeros", ".ones", ".empty", ".full", ".zeros_like", ".ones_like", ".empty_like", ".full_like", ".new_zeros",
     ".new_ones", ".new_empty", ".new_full",
@@ -123,7 +125,8 @@ def accumulates(region: Region, fact: Write, inputs: set[Storage]) -> bool:
     if fact.index is not None and not fact.how.endswith("add_"):
         where = queries.storages(fact.index, 2)
         if not where or where & inputs:
-            return False  # the place is given with each run, which overwrites what stood there
+            # The place is given with each run, which overwrites what stood there: harm if that was in use.
+            return bool(where) and slots.overwrites(region, fact)
     mine = {t.storage for t in tensors(fact.target, 1)}
     for other in region.captured:
         if isinstance(other, Write) and mine & queries.storages(other.target, 1):
