@@ -78,6 +78,17 @@ def is_optimizer(value: Value | None) -> bool:
     return value.external.startswith("torch.optim.") or any(b.startswith("torch.optim.") for b in bases)
 
 
+@lru_cache(maxsize=16)
+def gradients(region: Region) -> frozenset[Storage]:
+    """Memory that the program made itself and bound as some tensor's `.grad`."""
+    return frozenset(
+        s
+        for f in region.life
+        if isinstance(f, Bind) and f.place.name == "grad" and isinstance(f.owner, Tensor)
+        for s in queries.storages(f.value, 1)
+    )
+
+
 def is_empty(value: Value | None) -> bool:
     """None, or a value that holds nothing: the place was cleared."""
     if value is None:

@@ -323,3 +323,12 @@ def test_the_wheel_runs_from_elsewhere(wheel: Path, tmp_path: Path) -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     assert f'version = "{graphlint.__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_whatever_owns_a_place_has_a_number_of_its_own() -> None:
+    """Rules tell places apart by owner and name: a scope and an object must never share a number."""
+    from graphlint.interp.objects import Scope
+    from graphlint.value import Instance, Mapping, Sequence, Storage
+
+    made = [Storage(), Instance(), Scope(None), Mapping(), Sequence(), Scope(None), Instance()]  # type: ignore[arg-type]
+    assert len({one.id for one in made}) == len(made)

@@ -51,9 +51,16 @@ def run_block(m: Machine, body: tuple[tree.Stmt, ...]) -> str:
 
 
 def _expr(m: Machine, node: tree.ExprStmt) -> str:
-    if not (isinstance(node.value, tree.Constant)):
-        m.eval(node.value)
-    return ""
+    if isinstance(node.value, tree.Constant):
+        return ""
+    m.eval(node.value)
+    return "raise" if isinstance(node.value, tree.Call) and _never_returned(m, node.value) else ""
+
+
+def _never_returned(m: Machine, call: tree.Call) -> bool:
+    """True after `sys.exit()` and its like, which leave a raise in the call's own place."""
+    last = m.life[-1] if m.life else None
+    return isinstance(last, Raises) and not last.handler and last.at == m.location(call.span)
 
 
 def _assign(m: Machine, node: tree.Assign) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from graphlint.fact import HostRead, Op, Unfollowed, Write
+from graphlint.fact import HostRead, Op, Raises, Unfollowed, Write
 from graphlint.interp import (
     backward,
     builtins,
     capture,
     containers,
     contexts,
+    iteration,
     pytree,
     repeats,
     standard,
@@ -24,6 +25,7 @@ from graphlint.interp.tensors import TENSOR_ONLY, call_tensor_method, made_value
 from graphlint.knowledge import results
 from graphlint.knowledge.capture_api import ACCELERATOR_CALLS, COMPILE_GUARDS, GRAPH_CLASSES, GRAPHED_CALLABLES, GUARDS
 from graphlint.knowledge.engines import ENGINES
+from graphlint.knowledge.names import NEVER_RETURN
 from graphlint.knowledge.optimizers import OPTIMIZERS
 from graphlint.source import Span
 from graphlint.value import (
@@ -60,6 +62,9 @@ _BLOCKING = ("synchronize",)
 
 
 def call_external(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
+    if name in NEVER_RETURN:
+        m.emit(Raises, span)
+        return Unknown(text)
     if args and tables.unbound(args[0], name):
         return call_method(m, args[0], name.rpartition(".")[2], args[1:], kwargs, span, text)
     if name.startswith("builtins."):
@@ -260,16 +265,30 @@ def _factory(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
     if name in ("torch.autograd.backward", "torch.autograd.grad"):
         backward.run(m, span, accumulates=name != "torch.autograd.grad")
     last = name.rpartition(".")[2]
-    if last.endswith("_") and not last.endswith("__") and base is not None:
-        write = m.emit(Write, span, target=base, how=last, source=args[1] if len(args) > 1 else None, text=text)
+    if last.startswith("_foreach_") and last.endswith("_"):
+        _write_each(m, last.removeprefix("_foreach_"), args, span)
+    elif last.endswith("_") and not last.endswith("__") and base is not None:
+        how = results.INITIALISERS.get(last, last) if name.startswith("torch.nn.init.") else last
+        write = m.emit(Write, span, target=base, how=how, source=args[1] if len(args) > 1 else None, text=text)
         m.writes(write, base)
-        for extra in given[1:] if last.startswith("_foreach") else []:
-            m.writes(write, extra)
     if "out" in kwargs and any(isinstance(o, Tensor) for o in options(kwargs["out"])):
         write = m.emit(Write, span, target=kwargs["out"], how="out=", source=base, text=text)
         m.writes(write, kwargs["out"])
     note(m, result, fact)
     return result
+
+
+def _write_each(m: Machine, how: str, args: Args, span: Span) -> None:
+    """`torch._foreach_copy_(targets, sources)`: each target is written as its own method would do it."""
+    targets = iteration.elements(m, args[0]) if args else []
+    more = args[1] if len(args) > 1 else None
+    sources = iteration.elements(m, more) if isinstance(more, Sequence) else []
+    for index, value in enumerate(targets):
+        target = next((o for o in options(value) if isinstance(o, Tensor)), None)
+        if target is not None:
+            source = sources[index] if len(sources) == len(targets) else more
+            text = f"{target.place.name}.{how}()" if target.place is not None else ""
+            m.writes(m.emit(Write, span, target=target, how=how, source=source, text=text), target)
 
 
 def _device(m: Machine, name: str, device: Device, kwargs: Kwargs, has_tensors: bool) -> Device:

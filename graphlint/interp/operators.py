@@ -10,6 +10,7 @@ from graphlint.fact import HostRead, Operator, Truth
 from graphlint.interp import attributes, protocols, subscripts, tables
 from graphlint.interp.objects import ClassValue, ExternalMethod, FunctionValue
 from graphlint.interp.spelling import spelled
+from graphlint.knowledge.results import differentiable
 from graphlint.knowledge.shapes import broadcast, matmul
 from graphlint.lower import tree
 from graphlint.value import (
@@ -126,9 +127,9 @@ def _tensor_operator(m: Machine, op: str, left: Value, right: Value, node: tree.
     device: Device = "cuda" if "cuda" in devices else "?" if "?" in devices else "cpu"
     if any(isinstance(v, Unknown) for v in (left, right)) and device == "cpu":
         device = "?"
+    tracked = m.grad_enabled() and any(v.requires_grad or v.grad_graph for v in both) and differentiable(op, dtype)
     result = m.tensor(
-        node.span, device=device, shape=shape, dtype=dtype,
-        requires_grad=any(v.requires_grad for v in both), grad_graph=any(v.requires_grad or v.grad_graph for v in both),
+        node.span, device=device, shape=shape, dtype=dtype, requires_grad=tracked, grad_graph=tracked,
         sure=all(v.sure for v in both),
     )  # fmt: skip
     fact = m.emit(Operator, node.span, op=op, operands=(left, right), result=result)
@@ -182,6 +183,8 @@ def compare(m: Machine, op: str, left: Value, right: Value, node: tree.Compare) 
             return Const(op == "!=")
         return _tensor_operator(m, op, left, right, node)
     inputs = origins(left) | origins(right)
+    if op in ("==", "!=") and (equal := _equal_tuples(left, right)) is not None:
+        return Const(equal == (op == "=="), inputs | _item_origins(left) | _item_origins(right))
     if isinstance(left, Const) and isinstance(right, Const):
         try:
             return Const(bool(_COMPARE[op](left.value, right.value)), inputs)
@@ -203,6 +206,25 @@ def compare(m: Machine, op: str, left: Value, right: Value, node: tree.Compare) 
         return Unknown(left.hint if isinstance(left, Unknown) else "")
     read_at = next((o.read_at for v in (left, right) for o in options(v) if isinstance(o, Host) and o.read_at), None)
     return Host(_source(left, right), "bool", read_at, inputs)
+
+
+def _equal_tuples(left: Value, right: Value) -> bool | None:
+    """Whether two tuples whose items are all known are equal; a tuple is never None."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Sequence) and isinstance(other, Const) and other.value is None:
+            return False
+    if not (isinstance(left, Sequence) and isinstance(right, Sequence)):
+        return None
+    if left.kind != "tuple" or right.kind != "tuple" or left.rest is not None or right.rest is not None:
+        return None
+    if len(left.items) != len(right.items):
+        return False
+    one, other = subscripts.as_key(left), subscripts.as_key(right)
+    return one.value == other.value if isinstance(one, Const) and isinstance(other, Const) else None
+
+
+def _item_origins(value: Value) -> frozenset[Place]:
+    return frozenset().union(*map(origins, value.items)) if isinstance(value, Sequence) else frozenset()
 
 
 def _identical(left: Value, right: Value) -> bool | None:

@@ -92,7 +92,7 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
 class ObjectKey:
     """An object as a key: two are equal if they are the same object."""
 
-    id: int
+    id: int | str
     value: Value = field(compare=False)
 
     def __str__(self) -> str:
@@ -114,6 +114,8 @@ def as_key(index: Value) -> Value:
         return Const(ObjectKey(index.id, index))
     if isinstance(index, Host) and index.symbol is not None and index.symbol.startswith(STEADY):
         return Const(index.symbol, index.inputs)
+    if isinstance(index, External) and index.name.startswith("torch."):
+        return Const(ObjectKey(index.name, index))  # a dtype, a layout
     return index
 
 

@@ -101,9 +101,10 @@ def tensor_attribute(m: Machine, value: Tensor, name: str, span: Span) -> Value:
 def view_of(base: Tensor, how: str, shape: tuple[int | str | None, ...] | None, dtype: str | None = None) -> Tensor:
     # A view of a detached tensor is that view of its memory.
     view = how if base.view in ("detach", "data") else base.view or how
+    apart = how in ("data", "detach")
     return Tensor(
         base.storage, base.device, shape, dtype or base.dtype, view,
-        base.requires_grad and how != "data", base.grad_graph and how not in ("data", "detach"), base.sure,
+        base.requires_grad and not apart, base.grad_graph and not apart, base.sure,
     )  # fmt: skip
 
 
@@ -209,6 +210,7 @@ def made_value(
     """The value that a Result describes."""
     operands = [v for v in (base, *results.first_tensors([*args, *kwargs.values()])) if v is not None]
     tracked = m.grad_enabled() and any(t.requires_grad or t.grad_graph for t in operands)
+    tracked = tracked and results.differentiable(name, found.dtype)
     sure = all(t.sure for t in operands)
     device: Device = found.device
     if device == "?" and any(isinstance(a, Unknown) for a in args) and operands and operands[0].device == "cuda":

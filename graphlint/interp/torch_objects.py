@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from graphlint.interp import backward
 from graphlint.interp.objects import ClassValue, ExternalMethod
 from graphlint.knowledge import shapes
+from graphlint.knowledge.optimizers import given_groups
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -301,12 +302,16 @@ def external_attribute(m: Machine, value: Instance, name: str, span: Span) -> Va
 def _param_groups(m: Machine, optimizer: Instance) -> Value:
     if "param_groups" not in optimizer.attrs:
         params = optimizer.args[0] if optimizer.args else optimizer.kwargs.get("params", Unknown())
-        items: dict[object, Value] = {k: v for k, v in optimizer.kwargs.items() if k != "*"}
-        items["params"] = params
+        items: dict[object, Value] = {k: v for k, v in optimizer.kwargs.items() if k not in ("*", "params")}
         items.setdefault("lr", optimizer.args[1] if len(optimizer.args) > 1 else Const(1e-3))
-        group = m.mapping(items, Unknown())
-        group.born = None
-        optimizer.attrs["param_groups"] = Sequence(kind="list", items=[group])
+        groups = given_groups(optimizer)
+        for group in groups:  # the given dictionaries are the groups, filled up with the defaults
+            for key, value in items.items():
+                group.items.setdefault(key, value)
+        if not groups:
+            groups = [m.mapping({**items, "params": params}, Unknown())]
+            groups[0].born = None
+        optimizer.attrs["param_groups"] = Sequence(kind="list", items=list(groups))
     return optimizer.attrs["param_groups"]
 
 

@@ -49,6 +49,11 @@ _PATTERNS = (
 )
 
 
+#: Calls that never come back: they raise, or end the process.
+NEVER_RETURN = frozenset({
+    "sys.exit", "os._exit", "os.abort", "builtins.exit", "builtins.quit", "pytest.skip", "pytest.fail", "pytest.exit",
+})  # fmt: skip
+
 #: What torch says of the platforms that it was not built for: CUDA graphs are captured with a build for CUDA.
 #: Source: `torch/version.py` of the CUDA wheels.
 ABSENT = frozenset({"torch.version.hip", "torch.version.xpu"})

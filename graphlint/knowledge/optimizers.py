@@ -6,11 +6,10 @@ capture after a warm-up step, with and without `capturable=True` and `fused=True
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graphlint.value import Const, Instance, Tensor, Value, options
+from graphlint.value import Const, Instance, Mapping, Sequence, Tensor, Value, options
 
 Outcome = Literal["refused", "works", "frozen", "fails"]
 
@@ -75,13 +74,30 @@ def learning_rate(optimizer: Instance) -> Value | None:
     return optimizer.args[LR_POSITION] if len(optimizer.args) > LR_POSITION else None
 
 
+def given_groups(optimizer: Instance) -> list[Mapping]:
+    """The dictionaries that the optimizer was built with, one for each group; none where it got parameters."""
+    params = optimizer.args[0] if optimizer.args else optimizer.kwargs.get("params")
+    if not isinstance(params, Sequence):
+        return []
+    every = [*params.items, *([params.rest] if params.rest is not None else [])]
+    return [group for group in every if isinstance(group, Mapping)]
+
+
+def groups(optimizer: Instance) -> list[Mapping]:
+    """The parameter groups, as far as they are known: what somebody read as `param_groups`, or what was given."""
+    known = optimizer.attrs.get("param_groups")
+    if isinstance(known, Sequence):
+        return [group for group in known.items if isinstance(group, Mapping)]
+    return given_groups(optimizer)
+
+
 def tensor_rate(optimizer: Instance) -> bool:
-    """Whether the learning rate is a tensor."""
-    rate = learning_rate(optimizer)
-    return rate is not None and any(isinstance(o, Tensor) for o in options(rate))
+    """Whether the learning rate, or that of a group, is a tensor."""
+    rates = [learning_rate(optimizer), *(group.items.get("lr") for group in groups(optimizer))]
+    return any(isinstance(o, Tensor) for rate in rates if rate is not None for o in options(rate))
 
 
-def decays(kwargs: Mapping[str, Value], args: tuple[Value, ...]) -> bool | None:
+def decays(kwargs: dict[str, Value], args: tuple[Value, ...]) -> bool | None:
     """Whether an Adagrad's rate depends on its step count: `lr_decay` is not 0; None if it is not known."""
     value = kwargs.get("lr_decay", args[2] if len(args) > 2 else None)
     if value is None:

@@ -104,6 +104,21 @@ def infer(name: str, receiver: Value | None, args: Sequence[Value], kwargs: Mapp
     return Result(kind, device, shape, dtype, first, count if kind == "tuple" else None)
 
 
+#: Functions of torch.nn.init that fill a tensor, each with the method that does the same.
+INITIALISERS = {
+    "zeros_": "zero_", "ones_": "fill_", "constant_": "fill_", "eye_": "copy_", "dirac_": "copy_",
+    "orthogonal_": "normal_", "trunc_normal_": "normal_", "xavier_normal_": "normal_", "kaiming_normal_": "normal_",
+    "xavier_uniform_": "uniform_", "kaiming_uniform_": "uniform_", "sparse_": "normal_",
+}  # fmt: skip
+#: What is made like a tensor is filled anew, and has no history.
+_MADE_LIKE = ("_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor")
+
+
+def differentiable(name: str, dtype: str | None) -> bool:
+    """False if the result of `name` has no autograd graph, whatever it is made from."""
+    return not name.endswith(_MADE_LIKE) and tensor_methods.kind_of(dtype) not in ("int", "bool")
+
+
 def joint_dtype(tensors: Sequence[Tensor]) -> str | None:
     """The promoted dtype; tensors with no dims give way to those with dims of the same kind."""
     dims = [t for t in tensors if t.shape != ()] or list(tensors)

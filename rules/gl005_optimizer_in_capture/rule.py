@@ -11,7 +11,7 @@ from graphlint.knowledge import optimizers
 from graphlint.knowledge.optimizers import OPTIMIZERS
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Instance, Mapping, Sequence, options
+from graphlint.value import Instance, options
 
 
 @rule(
@@ -74,11 +74,9 @@ def _reason(optimizer: Instance) -> str:
 
 def _option(optimizer: Instance, name: str) -> bool | None:
     """A boolean option, as it was given or set later in a parameter group; None if it is not known."""
-    groups = optimizer.attrs.get("param_groups")
-    if isinstance(groups, Sequence):
-        for group in groups.items:
-            if isinstance(group, Mapping) and name in group.items:
-                return optimizers.is_true(group.items[name])
+    for group in optimizers.groups(optimizer):
+        if name in group.items:
+            return optimizers.is_true(group.items[name])
     return optimizers.option(optimizer, name)
 
 

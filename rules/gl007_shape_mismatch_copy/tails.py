@@ -81,7 +81,7 @@ def reset(storage: Storage, part: Piece, pieces: list[tuple[Write, Piece | None]
         if (
             other.dim == part.dim
             and other.low is not None
-            and other.high is None
+            and (other.high is None or not _a_few_more(other.low, other.high))
             and other.others_full
             and not _apart(other.low, part.high)
         ):
@@ -92,6 +92,14 @@ def reset(storage: Storage, part: Piece, pieces: list[tuple[Write, Piece | None]
 def _apart(low: Value, high: Value | None) -> bool:
     """True if what is reset certainly does not begin where what was written ends: sizes go by many names."""
     return isinstance(low, Const) and isinstance(high, Const) and not same(low, high)
+
+
+def _a_few_more(low: Value, high: Value) -> bool:
+    """True for `x[n : n + 1]`. Any other end is the size that the batch is filled up to."""
+    if isinstance(low, Const) and isinstance(high, Const):
+        return isinstance(low.value, int) and high.value == low.value + 1 and origins(low) <= origins(high)
+    start = low.symbol if isinstance(low, Host) else None
+    return start is not None and isinstance(high, Host) and (high.symbol or "").startswith(f"({start}+")
 
 
 def read_only_there(region: Region, write: Write, part: Piece, whole: Tensor) -> bool:

@@ -91,10 +91,18 @@ def _replaces(region: Region, fact: Bind, old: set[Storage]) -> bool:
     if not places.lives_on(region, fact) or places.set_up(region, fact):
         return False
     replay = places.next_replay(region, fact)
+    if fact.how == "for" and replay is not None and not _in_its_loop(replay, fact):
+        return False  # a walk over what is there already: what the graph reads is still where it was
     if fact.place.kind == "local" and (replay is None or not queries.inside(replay, fact)):
         return False  # the name is gone before the replay
     end = replay.order if replay is not None else 1 << 60
     return not any(places.refreshed(region, s, fact.order, end) for s in old)
+
+
+def _in_its_loop(replay: Fact, target: Fact) -> bool:
+    """True if the body of the loop that binds `target` replays."""
+    depth = len(target.loops)
+    return [loop for loop, _ in replay.loops[:depth]] == [loop for loop, _ in target.loops]
 
 
 def _same_kind(region: Region, fact: Bind) -> bool:

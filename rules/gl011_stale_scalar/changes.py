@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from graphlint import places, queries
 from graphlint.fact import Bind, CaptureBegin, Fact, Keep, Op, Return
+from graphlint.knowledge import optimizers
 from graphlint.region import Region
 from graphlint.source import Location
 from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Tensor, Value, options, origins
 
-from .rates import param_groups, scheduled
+from .rates import scheduled
 
 Key = tuple[int, str]
 _GROWS = ("append", "appendleft", "add", "insert", "extend", "extendleft")
@@ -44,7 +45,7 @@ def changes_of(region: Region) -> Changes:
             continue
         if isinstance(fact, Op) and fact.name.endswith(".step") and (optimizer := scheduled(fact.receiver)) is not None:
             if places.lives_on(region, fact):
-                for group in param_groups(optimizer):
+                for group in optimizers.groups(optimizer):
                     if not isinstance(group.items.get("lr"), Tensor):
                         found.places.setdefault((group.id, "lr"), []).append(fact)
         elif isinstance(fact, Bind) and fact.value is not None and not _same(fact.old, fact.value):

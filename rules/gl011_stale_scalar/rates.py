@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from graphlint import places
 from graphlint.fact import Bind, Fact, Op
 from graphlint.finding import Note, Problem
+from graphlint.knowledge import optimizers
 from graphlint.region import Region
-from graphlint.value import Instance, Mapping, Sequence, Unknown, Value, tensors
+from graphlint.value import Instance, Mapping, Unknown, Value, tensors
 
 
 def scheduled(scheduler: Value | None) -> Instance | None:
@@ -26,11 +27,6 @@ def scheduled(scheduler: Value | None) -> Instance | None:
     )
 
 
-def param_groups(optimizer: Instance) -> list[Mapping]:
-    groups = optimizer.attrs.get("param_groups")
-    return [g for g in groups.items if isinstance(g, Mapping)] if isinstance(groups, Sequence) else []
-
-
 def learning_rates(region: Region) -> Iterator[Problem]:
     """The float learning rate of a captured built-in optimizer that a scheduler, or an assignment, changes later."""
     stepped: dict[int, Instance] = {}
@@ -44,8 +40,7 @@ def learning_rates(region: Region) -> Iterator[Problem]:
         ):
             stepped.setdefault(fact.receiver.id, fact.receiver)
     for optimizer in stepped.values():
-        rate = optimizer.kwargs.get("lr") or (optimizer.args[1] if len(optimizer.args) > 1 else None)
-        if rate is not None and (tensors(rate, 1) or isinstance(rate, Unknown)):
+        if all(_may_be_tensor(rate) for rate in _rates(region, optimizer)):
             continue
         change = _rate_change(region, optimizer)
         if change is not None and optimizer.made is not None:
@@ -57,8 +52,27 @@ def learning_rates(region: Region) -> Iterator[Problem]:
             yield Problem(optimizer.made, message, notes)
 
 
+def _rates(region: Region, optimizer: Instance) -> list[Value | None]:
+    """The learning rate of each group as the capture found it."""
+    built = optimizers.learning_rate(optimizer)
+    groups = optimizers.groups(optimizer)
+    return [_at_capture(region, group, built) for group in groups] if groups else [built]
+
+
+def _at_capture(region: Region, group: Mapping, built: Value | None) -> Value | None:
+    bound = [f for f in region.life if isinstance(f, Bind) and f.place.owner == group.id and f.place.name == "lr"]
+    before = [f for f in bound if f.order < region.begin]
+    if before:
+        return before[-1].value
+    return bound[0].old if bound and bound[0].old is not None else group.items.get("lr", built)
+
+
+def _may_be_tensor(rate: Value | None) -> bool:
+    return rate is not None and (bool(tensors(rate, 1)) or isinstance(rate, Unknown))
+
+
 def _rate_change(region: Region, optimizer: Instance) -> Fact | None:
-    groups = {g.id for g in param_groups(optimizer)}
+    groups = {g.id for g in optimizers.groups(optimizer)}
     for fact in region.after:
         if fact.region is not None or not places.lives_on(region, fact):
             continue

@@ -130,13 +130,13 @@ def _concerns(owner: Value | None, used: set[Storage], strict: bool) -> bool:
     return not strict or vague or not used
 
 
-def _zeroes(fact: Fact, used: set[Storage]) -> bool:
+def _zeroes(region: Region, fact: Fact, used: set[Storage]) -> bool:
     """True if `fact` zeroes gradients in place."""
     if isinstance(fact, Op) and fact.name.rpartition(".")[2] == "zero_grad":
         flag = fact.argument(0, "set_to_none")
         return isinstance(flag, Const) and flag.value is False and _concerns(fact.receiver, used, strict=False)
     return isinstance(fact, Write) and fact.how in ("zero_", "fill_") and any(
-        t.storage.kind == "grad" for t in tensors(fact.target, 0)
+        t.storage.kind == "grad" or t.storage in places.gradients(region) for t in tensors(fact.target, 0)
     )  # fmt: skip
 
 
@@ -162,9 +162,11 @@ def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
             return None
     if present is None or queries.contradict(region, present, captured):
         return None
-    if any(_zeroes(f, used) for f in region.captured if f.order < captured.order) or _accumulates_on_purpose(region):
+    if any(_zeroes(region, f, used) for f in region.captured if f.order < captured.order) or _accumulates_on_purpose(
+        region
+    ):
         return None
-    if any(_zeroes(f, used) or _given(f) for f in region.after if f.region is None):
+    if any(_zeroes(region, f, used) or _given(f) for f in region.after if f.region is None):
         return None
     return present
 
@@ -209,7 +211,7 @@ def _accumulated(region: Region) -> Iterator[Problem]:
             continue
         if _clears(fact, used, strict=True):
             clear, calls = fact, []
-        elif _given(fact) or _zeroes(fact, used):
+        elif _given(fact) or _zeroes(region, fact, used):
             clear = None
         elif isinstance(fact, Replay) and region in fact.replayed:
             replayed = True

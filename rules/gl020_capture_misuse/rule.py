@@ -23,9 +23,10 @@ from graphlint.fact import (
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
-from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, Value, options, tensors
+from graphlint.value import Const, Instance, Sequence, Tensor, Unknown, options, parts, tensors
 
 from .eviction import replayed_after_eviction
+from .handlers import refusals, swallowed
 
 MANUAL = ("graph", "begin-end", "accelerator-graph", "graphed-callables")
 HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook")
@@ -115,14 +116,12 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     if len(mine) != 1:
         return
     first: Region | None = None
-    # Each round of a loop over graphs has another one, though a long list is known by a few of its elements only.
-    elements = [g for f in region.before if isinstance(f, Iterate) for g in queries.held_graphs(f.value)]
     for fact in region.before:
         if isinstance(fact, CaptureBegin) and mine[0] in queries.graphs(fact.begun.graph):
             # Where it is not known whether the second capture is made, a counter usually sees to it that it is not.
             earlier = fact.order < begin.order and (fact.maybe or not begin.maybe)
-            apart = queries.exclusive(region, fact, begin) or (mine[0] in elements and fact.chain == begin.chain)
-            first = fact.begun if earlier and not apart else first
+            if earlier and not queries.exclusive(region, fact, begin) and not one_for_many(region, fact, begin):
+                first = fact.begun
         elif queries.resets(fact, mine):
             first = None
     if first is not None:
@@ -133,31 +132,22 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         yield Problem(region.at, message, notes[:5], function=region.function)
 
 
-def swallowed(region: Region) -> Iterator[Problem]:
-    """An except around the capture that neither re-raises nor gives the graph up, and a replay afterwards."""
-    replays = [f for f in region.after if isinstance(f, Replay) and region in f.replayed]
-    for fact in region.life:
-        if not (isinstance(fact, Raises) and fact.handler and fact.ended is not None and region in fact.protects):
-            continue
-        handled = [f for f in region.life if fact.began <= f.order < fact.order]
-        gives_up = any(map(gives_way, (f for f in handled if f.order > fact.began)))
-        flags = {f.place for f in region.life if isinstance(f, Bind) and region.end < f.order < fact.began}
-        later = [r for r in replays if r.order > fact.order and not queries.asked_before(region, r, flags)]
-        if fact.ended in ("", "return") and not gives_up and later:
-            message = "swallows a failed capture: the graph holds nothing, and the current stream is left capturing"
-            notes = (Note(region.at, "captured here"), Note(later[0].at, "replayed here all the same"))
-            yield Problem(fact.at, message, notes, function=fact.function)
-
-
-def gives_way(fact: Fact) -> bool:
-    """True if a handler's fact takes note of the failure: it re-raises, returns nothing, or sets an object or flag."""
-    if isinstance(fact, Bind):
-        return fact.place.kind != "local" or isinstance(fact.value, Const)
-    return isinstance(fact, Raises) or (isinstance(fact, Return) and _is_nothing(fact.value))
-
-
-def _is_nothing(value: Value) -> bool:
-    return all(isinstance(o, Const) and not o.value for o in options(value))
+def one_for_many(region: Region, first: CaptureBegin, second: CaptureBegin) -> bool:
+    """True if the two are rounds of a loop over holders of graphs: of many, one may stand for several."""
+    mine = queries.graphs(region.graph)
+    for loop in region.before:
+        depth = len(loop.loops)
+        if (
+            isinstance(loop, Iterate)
+            and loop.order < first.order
+            and min(len(first.loops), len(second.loops)) > depth
+            and first.loops[depth][0] == second.loops[depth][0]
+            and queries.inside(second, loop)
+        ):
+            holders = {id(part) for part in parts(loop.value) if mine[0] in queries.held_graphs(part)}
+            if len(holders) == 1:
+                return True
+    return False
 
 
 def never_run(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
@@ -269,7 +259,10 @@ def left_open(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
     end = next((f for f in region.life if isinstance(f, CaptureEnd) and f.ended is region), None)
     if end is not None and end.ensured:
         return
+    never_began = [*refusals(region)]
     for fact in region.captured:
+        if any(first <= fact.order <= last for first, last in never_began):
+            continue
         leaves = isinstance(fact, Return) or (isinstance(fact, Raises) and not fact.handler)
         if leaves and len(fact.chain) == len(begin.chain) and ((fact.maybe and not begin.maybe) or end is None):
             message = "`capture_begin()` without `capture_end()` on a path that leaves here: the capture stays open"

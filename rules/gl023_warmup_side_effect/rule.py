@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from graphlint import queries
 from graphlint.fact import Fact, Op, Replay, Write
 from graphlint.finding import Note, Problem
+from graphlint.knowledge.tensor_methods import kind_of
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Instance, Storage, tensors
+from graphlint.value import Const, Instance, Sequence, Storage, Tensor, tensors
 
 from . import slots
 
@@ -18,8 +19,11 @@ CONSTANT = (
     ".zeros", ".ones", ".empty", ".full", ".zeros_like", ".ones_like", ".empty_like", ".full_like", ".new_zeros",
     ".new_ones", ".new_empty", ".new_full",
 )  # fmt: skip
+DRAWS = ("normal_", "uniform_", "random_", "exponential_", "bernoulli_")
 RANDOM = (".rand", ".randn", ".randint", ".rand_like", ".randn_like")
 OPTIMIZED = "the weights and the optimizer's state"
+#: So many facts before a write tell how its index was computed.
+_NEAR = 4000
 CONSTANT_WRITES = ("fill_", "zero_")
 
 
@@ -57,6 +61,9 @@ def graphed(region: Region, begin: Fact) -> Iterator[Problem]:
 def manual(region: Region, begin: Fact) -> Iterator[Problem]:
     captured = {key for f in region.captured for key in same_work(f)}
     inputs = refreshed_inputs(region)
+    data = data_among(region, inputs)
+    if inputs and not data:
+        return  # what the work runs on stays what it was
     for fact in region.before:
         if fact.region is not None or not captured & set(same_work(fact)):
             continue
@@ -66,12 +73,12 @@ def manual(region: Region, begin: Fact) -> Iterator[Problem]:
         elif isinstance(fact, Op) and fact.name.startswith("torch.optim.") and fact.name.endswith(".step"):
             changed = OPTIMIZED
         elif isinstance(fact, Write) and accumulates(region, fact, inputs):
-            changed = f"`{fact.text}`"
+            changed = _state(fact)
         if not changed:
             continue
         more = RANDOM if changed == OPTIMIZED else ()
-        made = placeholder(region, inputs, fact.order, more)
-        if made is None or restored(region, fact.order, fact) or (more and drawn_alike(region, inputs)):
+        made = placeholder(region, data, fact.order, more)
+        if made is None or restored(region, fact.order, fact) or (more and drawn_alike(region, data)):
             continue
         message = (
             f"the warm-up runs on placeholder data and changes {changed}, and nothing restores it before the "
@@ -83,6 +90,14 @@ def manual(region: Region, begin: Fact) -> Iterator[Problem]:
             notes.append(Note(fact.at, "changed here"))
         yield Problem(at, message, tuple(notes), function=function)
         return
+
+
+def _state(fact: Write) -> str:
+    """What a write changes, as the message calls it: torch's own functions do not name it."""
+    if fact.text and not fact.text.startswith(("torch.", "F.")):
+        return f"`{fact.text}`"
+    place = next((t.place for t in tensors(fact.target, 0) if t.place is not None), None)
+    return f"`{place.name}`" if place is not None else "state that later runs start from"
 
 
 def _call(fact: Fact, begin: Fact) -> tuple[Location, str]:
@@ -120,21 +135,34 @@ def same_work(fact: Fact) -> list[object]:
 
 def accumulates(region: Region, fact: Write, inputs: set[Storage]) -> bool:
     """True if captured work changes this memory from what it was: a cursor, a cache, a running sum."""
-    if fact.how in ("copy_", "fill_", "zero_", "out=") and fact.index is None:
+    if fact.how in ("copy_", "fill_", "zero_", "out=", *DRAWS) and fact.index is None:
         return False
     if fact.index is not None and not fact.how.endswith("add_"):
         where = queries.storages(fact.index, 2)
-        if not where or where & inputs:
+        if not where or where & inputs or given_with_each_run(region, fact, inputs):
             # The place is given with each run, which overwrites what stood there: harm if that was in use.
             return bool(where) and slots.overwrites(region, fact)
     mine = {t.storage for t in tensors(fact.target, 1)}
     for other in region.captured:
         if isinstance(other, Write) and mine & queries.storages(other.target, 1):
-            if other.at != fact.at and other.how in ("zero_", "fill_", "copy_") and other.index is None:
+            if other.at != fact.at and other.how in ("zero_", "fill_", "copy_", *DRAWS) and other.index is None:
                 return False  # made anew by each run
             if other.at == fact.at and other.how == fact.how:
                 break
     return bool(mine & set(region.writes)) and all(s.kind not in ("grad", "parameter") for s in mine)
+
+
+def given_with_each_run(region: Region, fact: Write, inputs: set[Storage]) -> bool:
+    """True if the index is computed from what is refreshed, and from nothing that runs leave behind."""
+    came_from = _index_sources(region, fact)
+    return bool(came_from & inputs) and not came_from & set(region.writes)
+
+
+def _index_sources(region: Region, fact: Write) -> set[Storage]:
+    until = region.position(fact.order)
+    near = region.life[max(0, until - _NEAR) : until]
+    made = queries.makers(f for f in near if isinstance(queries.result(f), (Tensor, Sequence)))
+    return queries.sources(fact.index, made)[0]
 
 
 def _buffer(storage: Storage) -> bool:
@@ -159,6 +187,23 @@ def refreshed_inputs(region: Region) -> set[Storage]:
     }
 
 
+def data_among(region: Region, inputs: set[Storage]) -> set[Storage]:
+    """The refreshed inputs without settings: single numbers (a rate, a weight) beside wider data.
+
+    Empty where nothing but settings is refreshed, and the data is there for good. Single whole numbers are tokens and
+    positions as often as settings."""
+    single: set[Storage] = set()
+    wide: set[Storage] = set()
+    for fact in region.life:
+        made = queries.result(fact)
+        if isinstance(made, Tensor) and made.view is None:
+            number = made.numel_is_one and kind_of(made.dtype) not in ("int", "bool")
+            (single if number else wide).add(made.storage)
+    data = inputs - single
+    steady = any(s.kind in ("fresh", "unknown") and s not in region.writes and s in wide for s in region.inputs)
+    return data if data or steady else inputs
+
+
 def drawn_alike(region: Region, inputs: set[Storage]) -> bool:
     """True if what is trained on is drawn at random as the placeholders were: the warm-up trains on nothing else."""
     made = queries.makers(region.life)
@@ -167,13 +212,12 @@ def drawn_alike(region: Region, inputs: set[Storage]) -> bool:
         first = [made[s][0] for s in storages if s in made]
         return bool(first) and all(isinstance(f, Op) and f.name.endswith(RANDOM) for f in first)
 
-    written = {
-        s
-        for f in region.after
-        if isinstance(f, Write) and f.region is None and queries.storages(f.target, 1) & inputs
-        for s in queries.storages(f.source, 1)
-    }
-    return drawn(inputs) and drawn(written)
+    refreshed = [
+        f for f in region.after if isinstance(f, Write) and f.region is None and queries.storages(f.target, 1) & inputs
+    ]
+    given = [f for f in refreshed if f.how not in DRAWS]
+    written = {s for f in given for s in queries.storages(f.source, 1)}
+    return drawn(inputs) and bool(refreshed) and (not given or drawn(written))
 
 
 def placeholder(region: Region, inputs: set[Storage], until: int, more: tuple[str, ...]) -> Location | None:
@@ -202,8 +246,12 @@ def _constant_write(fact: Write) -> bool:
 
 
 def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
-    """True if state is put back in place after the warm-up and before the first replay."""
+    """True if state is put back in place after the warm-up and before the first replay.
+
+    A cursor put back is enough for the rows that are written where it stands: they are written again."""
     mine = queries.storages(changed.target, 1) if isinstance(changed, Write) else None
+    if isinstance(changed, Write) and changed.index is not None and mine is not None:
+        mine |= _index_sources(region, changed)
     for fact in region.life:
         if fact.order <= since or fact.region is not None:
             continue
@@ -213,7 +261,7 @@ def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
             (".load_state_dict", ".reset_running_stats", ".reset_parameters")
         ):
             return True
-        if isinstance(fact, Write) and fact.how in ("copy_", "zero_", "fill_", "setitem"):
+        if isinstance(fact, Write) and fact.how in ("copy_", "zero_", "fill_", "setitem", *DRAWS):
             touched = queries.storages(fact.target, 1)
             if mine is not None and mine & touched:
                 return True
