@@ -78,7 +78,9 @@ def read_text(m: Machine, value: Value, node: tree.Expr, op: str) -> None:
             m.call(own[1], (Const(""),) if own[0] == "__format__" else (), {}, node.span, own[0])
             continue
         targets = [option]
-        if isinstance(option, Sequence):
+        if isinstance(option, Instance) and protocols.tells_fields(option):
+            targets = list(option.attrs.values())
+        elif isinstance(option, Sequence):
             targets = option.items
         elif isinstance(option, Mapping):
             targets = list(option.items.values())

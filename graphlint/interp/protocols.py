@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphlint.interp import attributes
 from graphlint.interp.objects import ClassValue, FunctionValue
+from graphlint.lower import tree
 from graphlint.source import Span
 from graphlint.value import Const, External, Instance, Tensor, Value, join, options
 
@@ -65,6 +66,17 @@ def asked(m: Machine, value: Value, names: tuple[str, ...], args: tuple[Value, .
             answer = join(*(m.call(method, args, {}, span, name) for name, method in methods))
     unsaid = isinstance(answer, External) and answer.name == "builtins.NotImplemented"
     return None if unsaid or any(isinstance(o, Tensor) for o in options(value)) else answer
+
+
+def tells_fields(value: Instance) -> bool:
+    """True if its text is the one that `@dataclass` writes, of all fields, for a class of the project."""
+    cls = value.cls
+    if not isinstance(cls, ClassValue) or not cls.generates_init or not cls.module.in_project:
+        return False
+    given = [a for d in cls.node.decorators if isinstance(d, tree.Call) for a in d.args]
+    hidden = any(a.keyword == "repr" for a in given)
+    bodies = [s.value for c in cls.mro for s in c.node.body if isinstance(s, tree.AnnAssign)]
+    return not hidden and not any(isinstance(b, tree.Call) and any(a.keyword == "repr" for a in b.args) for b in bodies)
 
 
 def builtin(m: Machine, name: str, args: tuple[Value, ...], span: Span) -> Value | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from graphlint.interp import effort
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue
 from graphlint.lower import tree
 from graphlint.program.module import Module
-from graphlint.value import Instance, Mapping, Value
+from graphlint.value import Instance, Mapping, Unknown, Value
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -31,6 +33,8 @@ def fill(m: Machine, module: Module, name: str, value: Value) -> None:
         _run_decorated(m, module)
     if not module.in_project or None not in module.origins(name):
         return
+    if isinstance(value, ClassValue):
+        _run_subclass_hook(m, value)
     registrars = _registrars(m, module, name, value)
     if registrars is None:
         return
@@ -51,6 +55,22 @@ def _run_decorated(m: Machine, module: Module) -> None:
     for definition in decorated[:ENTRIES]:
         with m.quiet():
             m.names.global_(m, module, definition.name)
+
+
+def _run_subclass_hook(m: Machine, cls: ClassValue) -> None:
+    """Tells a class of those that derive from it, as `__init_subclass__` asks for."""
+    first, last = cls.node.lines
+    if not any("__init_subclass__" in line for line in cls.module.source.lines[first - 1 : last]):
+        return
+    hook = m.names.load(m, cls).attrs.get("__init_subclass__")
+    if not isinstance(hook, FunctionValue):
+        return
+    for derived in m.names.subclasses(m, cls, ENTRIES):
+        with m.quiet():
+            given = {a.keyword: m.eval_in(derived.scope, a.value) for a in derived.node.head.keywords if a.keyword}
+            call = partial(m.call, BoundMethod(receiver=derived, function=hook), (), given, derived.node.span, cls.name)
+            otherwise: Value = Unknown(cls.name)
+            effort.rationed(m, effort.DECORATOR, call, otherwise)
 
 
 def _registrars(m: Machine, module: Module, name: str, value: Value) -> list[FunctionValue] | None:
