@@ -159,6 +159,8 @@ def given_with_each_run(region: Region, fact: Write, inputs: set[Storage]) -> bo
 
 
 def _index_sources(region: Region, fact: Write) -> set[Storage]:
+    if fact.index is None:
+        return set()
     until = region.position(fact.order)
     near = region.life[max(0, until - _NEAR) : until]
     made = queries.makers(f for f in near if isinstance(queries.result(f), (Tensor, Sequence)))
@@ -248,9 +250,10 @@ def _constant_write(fact: Write) -> bool:
 def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
     """True if state is put back in place after the warm-up and before the first replay.
 
-    A cursor put back is enough for the rows that are written where it stands: they are written again."""
+    A cursor put back is enough for the rows that are written where it stands: they are written again. A slot that was
+    in use is not."""
     mine = queries.storages(changed.target, 1) if isinstance(changed, Write) else None
-    if isinstance(changed, Write) and changed.index is not None and mine is not None:
+    if isinstance(changed, Write) and mine is not None and not slots.overwrites(region, changed):
         mine |= _index_sources(region, changed)
     for fact in region.life:
         if fact.order <= since or fact.region is not None:
