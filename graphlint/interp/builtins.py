@@ -246,6 +246,9 @@ def _collection(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value
             keys: list[Value] = [subscripts.of_key(k) for k in value.items]
             return m.sequence(kind, keys, Host("loop", kind="") if value.rest is not None else None)
         items, exact = iteration.iterate(m, value, tree.Name(span, text))
+        source = value.attrs.get("$items", value) if isinstance(value, Instance) else value
+        if exact and not iteration.shortened(source, items):
+            return m.sequence(kind, items)
         return m.sequence(kind, [], items[-1] if items else Unknown())
 
     return handler
