@@ -254,7 +254,7 @@ def restored(region: Region, since: int, changed: Fact | None = None) -> bool:
     in use is not."""
     mine = queries.storages(changed.target, 1) if isinstance(changed, Write) else None
     if isinstance(changed, Write) and mine is not None and not slots.overwrites(region, changed):
-        mine |= _index_sources(region, changed)
+        mine |= _index_sources(region, changed) & set(region.writes)
     for fact in region.life:
         if fact.order <= since or fact.region is not None:
             continue
