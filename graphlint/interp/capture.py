@@ -51,10 +51,13 @@ def is_capture_manager(m: Machine, value: Value) -> bool:
 
 
 def capture_block(
-    m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Callable[[Value], None]
+    m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Callable[[Value], None], either: bool
 ) -> None:
+    """either: `manager` is one of several, of which others do not capture: the block runs eagerly as well."""
     assert isinstance(manager, Instance)
+    m.conditions += either
     value = enter(m, manager, item.expr.span)
+    m.conditions -= either
     region = m.region_stack[-1]
     try:
         body(value)

@@ -26,7 +26,7 @@ def enter(m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body
     # Of several managers (a capture, or nullcontext) the one that captures says most.
     manager = next((o for o in picked if capture.is_capture_manager(m, o)), picked[0] if picked else Unknown())
     if capture.is_capture_manager(m, manager):
-        capture.capture_block(m, manager, item, node, body)
+        capture.capture_block(m, manager, item, node, body, either=len(picked) > 1)
     elif isinstance(manager, Instance) and isinstance(manager.cls, ClassValue):
         _own_manager(m, manager, item, body)
     elif isinstance(manager, Instance) and manager.external == "contextlib.contextmanager":

@@ -140,6 +140,8 @@ def _put_off(region: Region) -> bool:
     first = next((f for f in region.captured if isinstance(f, Enter)), None)
     if begin is None or not begin.maybe or first is None:
         return False
+    if not any(isinstance(f, Branch) and queries.covers(f, begin) for f in queries.start_of_call(region, begin)):
+        return True  # `with graph_or_nullcontext:`
     return any(isinstance(f, Enter) and f.region is None and f.defined == first.defined for f in region.life)
 
 
