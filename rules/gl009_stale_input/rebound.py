@@ -42,7 +42,7 @@ def rebound(region: Region) -> Iterator[Problem]:
                 yield problem(region, fact, _message(fact))
         elif fact.place.kind in ("attribute", "item") and (direct := _owned(fact.old) & lent - named):
             # Captured code got it as an argument, which was read from here.
-            if _replaces(region, fact, direct):
+            if _replaces(region, fact, direct) and not any(places.workspace(region, fact, s) for s in direct):
                 yield problem(region, fact, _message(fact))
         elif (
             _same_kind(region, fact)
