@@ -280,6 +280,8 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         hooks.remove(m, receiver)
         backward.remove(m, receiver)
         return Const(None)
+    if kind == "torch.UntypedStorage":
+        return Host("other") if name in ("nbytes", "size", "data_ptr", "__len__") else receiver
     if kind == backward.CONTEXT:
         return backward.context_method(m, receiver, name, args)
     if (made := tuples.method(m, receiver, name, args, kwargs, span)) is not None:

@@ -123,6 +123,10 @@ def call_tensor_method(
         if name != "__len__" and receiver.shape is not None and len(receiver.shape) == 1:
             return dim_value(receiver, 0)
         return Host("shape", symbol=f"numel{receiver.storage.id}{receiver.view or ''}")
+    if name in ("untyped_storage", "storage", "_typed_storage"):
+        memory = m.instance_of(External("torch.UntypedStorage"), span)
+        memory.attrs["$tensor"] = receiver
+        return memory
     if name in tensor_methods.METADATA_METHODS:
         return Host(
             "shape" if name in ("element_size", "storage_offset") else "other",

@@ -19,6 +19,7 @@ from graphlint.value import Const, Instance, Mapping, Sequence, Storage, Tensor,
 
 from .heap import Heap, held_by, key_of, release_container
 
+_MEMORY = "torch.UntypedStorage"
 _EMPTYING = ("del", "pop", "clear", "remove", "discard")
 
 
@@ -27,7 +28,8 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind not in places.MANUAL:
         return
     told: set[Location] = set()
-    for problem in (*_dropped(region), *_local_modules(region), *_offloaded(region), *_resized(region)):
+    ends = (_dropped, _local_modules, _offloaded, _resized, _emptied)
+    for problem in (problem for end in ends for problem in end(region)):
         if problem.at not in told:
             told.add(problem.at)
             yield problem
@@ -145,7 +147,7 @@ def _local_modules(region: Region) -> Iterator[Problem]:
         if isinstance(fact, Bind) and fact.how not in _EMPTYING:
             if fact.place.kind == "local":
                 for option in options(fact.value) if fact.value is not None else ():
-                    if isinstance(option, Instance) and _weights(option) & lent:
+                    if isinstance(option, Instance) and option.external != _MEMORY and _weights(option) & lent:
                         made.setdefault(option.id, fact)
                 continue
             values = [fact.value]
@@ -340,6 +342,29 @@ def _resized(region: Region) -> Iterator[Problem]:
             message = (
                 f"`{fact.text}` gives the tensor other memory while a graph still uses the old block, which is freed: "
                 "reserve the final size before the capture"
+            )
+            yield _problem(region, fact, fact.at, message, None)
+
+
+def _emptied(region: Region) -> Iterator[Problem]:
+    """`weight.untyped_storage().resize_(0)`: the memory is given back, and the tensor stays."""
+    lent = places.borrowed(region)
+    for fact in region.after:
+        if not isinstance(fact, Op) or fact.region is not None or fact.name != f"{_MEMORY}.resize_":
+            continue
+        size = fact.argument(0, "size")
+        of = fact.receiver.attrs.get("$tensor") if isinstance(fact.receiver, Instance) else None
+        if not isinstance(size, Const) or size.value != 0 or not queries.storages(of, 0) & lent:
+            continue
+        replay = places.next_replay(region, fact)
+        filled = replay is not None and any(
+            isinstance(f, Op) and f.name == fact.name and fact.order < f.order < replay.order and f.at != fact.at
+            for f in region.after
+        )
+        if replay is not None and not filled and places.lives_on(region, fact):
+            message = (
+                f"`{fact.text}` gives back memory that the graph goes on reading: drop the graph first, capture again "
+                "afterwards"
             )
             yield _problem(region, fact, fact.at, message, None)
 
