@@ -133,6 +133,8 @@ def call_mapping(m: Machine, receiver: Mapping, name: str, args: Args, kwargs: K
             if receiver.rest is None and (key is not None or not receiver.items):
                 name_of = str(key) if key is not None else "*"
                 tables.made_on_demand(m, receiver, name_of, default, span, text.removesuffix(".setdefault"))
+            if attribute_tables.stored(m, receiver, key, default, span, "=", text):
+                return default  # the next look at the attributes, or at the name itself, finds it
             if key is not None:
                 m.store(receiver.items, key, default)
             else:

@@ -72,6 +72,12 @@ _SITE = re.compile(
 )
 #: After a class's name: a class method that makes an object of it.
 _MAKER = re.compile(r"\.(?:from_|create|build|load|make|new)\w*\(")
+_CALLED = re.compile(r"\(")
+#: A class that is an argument of a call, which may well make an object of it: what follows it, and what precedes it.
+_HANDED = re.compile(r"[,)]")
+_ARGUMENT = re.compile(
+    r"(?<!\bclass )\b(?!(?:isinstance|issubclass|super|cast|import)\()\w+\((?:[^()]*[,=]\s*)?(?:\w+\.)*$"
+)
 _RECEIVER = re.compile(r"[\w.\])]*\.$")
 #: Names under which a device's module goes: `device_module.graph(...)` may capture, `networkx.graph(...)` does not.
 _DEVICE_MODULE = re.compile(r"cuda|xpu|npu|musa|mlu|hpu|sdaa|supa|gpu|torch|graphs|module|device|backend|accel|\bdev")
@@ -269,11 +275,14 @@ class Climber:
             return [*own, *self._importers(module, parts[-1])]
         found = self._naming(root, names)
         if all(is_test(c.path) for c in found):
-            found += [c for c in self._naming(root, [n for n in names if n[:1].isupper()], made=True) if c not in found]
+            classes = [n for n in names if n[:1].isupper()]
+            for way in (_MAKER, _HANDED):
+                if all(is_test(c.path) for c in found):
+                    found += [c for c in self._naming(root, classes, way) if c not in found]
         return found
 
-    def _naming(self, root: Root, names: list[str], made: bool = False) -> list[Root]:
-        """The definitions that call one of `names`, or (`made`) a class method of theirs that makes an object."""
+    def _naming(self, root: Root, names: list[str], way: re.Pattern[str] = _CALLED) -> list[Root]:
+        """The definitions that use one of `names` in this way: that call it, if nothing else is said."""
         parts = root.function.split(".")
         found: dict[Root, None] = {}
         for name in names:
@@ -283,7 +292,7 @@ class Climber:
                     continue
                 # Another file's own definition of that name is what its bare calls mean.
                 other = path != root.path and name in parts and caller_module.definition(name) is not None
-                for function in self._calling(caller_module, name, bare=not other, made=made):
+                for function in self._calling(caller_module, name, bare=not other, way=way):
                     caller = Root(path, self._outer(caller_module, function))
                     own_class = caller.function and root.function.startswith(f"{caller.function}.")
                     if caller == root or (
@@ -319,11 +328,10 @@ class Climber:
                 found.setdefault(match.group(1))
         return list(found)[:MAX_CLIMB]
 
-    def _calling(self, module: Module, name: str, bare: bool = True, made: bool = False) -> list[str]:
+    def _calling(self, module: Module, name: str, bare: bool = True, way: re.Pattern[str] = _CALLED) -> list[str]:
         """Qualified names of the definitions that call `name` or decorate with it, by the text: no parse for a look.
 
-        bare: calls that name no object or module before it count, too. made: what calls a class method that makes an
-        object of the class `name`, such as `from_pretrained`, instead.
+        bare: calls that name no object or module before it count, too. way: what follows the name, if it is no call.
         """
         text = module.source.text
         functions: dict[str, None] = {}
@@ -334,7 +342,9 @@ class Climber:
                 continue
             after = text[match.end() : match.end() + 80].lstrip(" \t")
             decorates = before.startswith("@") and (after[:1] in ("", "\r", "\n", "#"))
-            if not (_MAKER.match(after) if made else after.startswith("(") or decorates):
+            if not way.match(after) and not (decorates and way is _CALLED):
+                continue
+            if way is _HANDED and _ARGUMENT.search(before) is None:
                 continue
             line = text.count("\n", 0, match.start()) + 1
             inner = module.enclosing(line)
