@@ -202,6 +202,8 @@ def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> V
             return ExternalMethod(receiver=value, name=name)
         if found is not None:
             bound = bind_to(m, found[0], value, found[1], span)
+            if not held_by_class and bound.place is not None:
+                return bound  # a property hands on what it read
             if isinstance(bound, (Const, Tensor, Host, Unknown, Union)):
                 return m.at_place(bound, Place(found[1].id, name, "attribute"))
             return bound

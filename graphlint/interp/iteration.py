@@ -8,6 +8,7 @@ from graphlint.fact import Iterate
 from graphlint.interp import subscripts
 from graphlint.interp.objects import ClassValue
 from graphlint.lower import tree
+from graphlint.source import Span
 from graphlint.value import (
     Const,
     Host,
@@ -38,6 +39,8 @@ def elements(m: Machine, value: Value) -> list[Value]:
             return [*value.items, *([value.rest] if value.rest is not None else [])]
         case Mapping():
             return [subscripts.of_key(k) for k in value.items]
+        case ClassValue():
+            return _members(m, value)
         case Tensor():
             return [_row(value)]
         case Union():
@@ -46,6 +49,17 @@ def elements(m: Machine, value: Value) -> list[Value]:
             return elements(m, value.attrs["$items"])
         case _:
             return []
+
+
+def _members(m: Machine, cls: ClassValue) -> list[Value]:
+    """The members of an enumeration, a few of them."""
+    from graphlint.interp.attributes import attribute_of
+
+    m.names.load(m, cls)
+    if not any(b.startswith("enum.") for b in cls.external_bases):
+        return []
+    names = [n for n, v in cls.attrs.items() if isinstance(v, (Const, Host, Unknown)) and not n.startswith("_")]
+    return [attribute_of(m, cls, n, Span(0, 0, 0, 0)) for n in names[:4]] if len(names) <= 4 else []
 
 
 def _row(value: Tensor) -> Tensor:
@@ -111,6 +125,8 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
             return [_row(source), _row(source)], False
         case Const(value=str(text)):
             return [Const(c) for c in text[:3]], False
+        case ClassValue() if members := _members(m, source):
+            return members, True
         case Instance():
             m.emit(Iterate, node.span, value=source)
             return _iterate_instance(m, source, node)

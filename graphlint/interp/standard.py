@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -83,6 +85,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
         return copying.shallow(m, args[0], span) if rest == "copy" else copying.deep(m, args[0], span)
     if top == "collections":
         return _collections(m, rest, args, kwargs, span)
+    if name == "itertools.product" and (rows := _combined(m, args, kwargs, span)) is not None:
+        return rows
     if top == "itertools":
         items = [v for a in args for v in iteration.elements(m, a)]
         return m.sequence("generator", [], join(*items) if items else Unknown())
@@ -110,6 +114,20 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
         m.emit(Op, span, name=name, args=args, kwargs=kwargs, text=text)
         return Const(None)
     return None
+
+
+def _combined(m: Machine, columns: Args, kwargs: Kwargs, span: Span) -> Value | None:
+    """`itertools.product(...)` of a few values that are all known."""
+    if not columns or kwargs:
+        return None
+    known = [iteration.iterate(m, c, tree.Name(span, "product")) for c in columns]
+    if not all(exact and not iteration.shortened(c, items) for c, (items, exact) in zip(columns, known, strict=True)):
+        return None
+    if math.prod(len(items) for items, _ in known) > 12:
+        return None
+    return m.sequence(
+        "generator", [m.sequence("tuple", list(row)) for row in itertools.product(*(i for i, _ in known))]
+    )
 
 
 def _functools(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) -> Value:
@@ -143,8 +161,6 @@ def _math(m: Machine, name: str, args: Args, span: Span, text: str) -> Value:
     inputs = frozenset().union(*(origins(a) for a in args)) if args else frozenset()
     plain = [a.value for a in args if isinstance(a, Const)]
     if len(plain) == len(args) and all(isinstance(p, (int, float)) for p in plain):
-        import math
-
         function = getattr(math, name.rpartition(".")[2], None)
         if function is not None:
             try:

@@ -12,7 +12,21 @@ from collections.abc import Iterator
 
 from graphlint import queries
 from graphlint.arguments import all_origins, enclosing, finders, identity, scalar
-from graphlint.fact import Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Operator, Pick, Truth, Write
+from graphlint.fact import (
+    Branch,
+    CaptureBegin,
+    Enter,
+    Fact,
+    Index,
+    Iterate,
+    Keep,
+    Op,
+    Operator,
+    Pick,
+    Replay,
+    Truth,
+    Write,
+)
 from graphlint.interp.objects import ClassValue, FunctionValue
 from graphlint.lower import tree
 from graphlint.region import Region
@@ -116,15 +130,20 @@ def _alike(region: Region, begin: CaptureBegin, record: Instance) -> Iterator[In
     """Other records of the same class that come the same way: to the capture, to its table, or to a replay."""
     calls = enclosing(region, begin)
     names = {e.name for e in calls} | {f.name for e in calls for f in finders(region, e)}
+    replaying = {f.function for f in region.after if isinstance(f, Replay) and region in f.replayed}
     for fact in region.life:
         given: list[Value] = []
-        if isinstance(fact, Enter) and fact.name in names:
+        if isinstance(fact, Enter) and (fact.name in names or (fact.name in replaying and _replays(region, fact))):
             given = list(fact.given.values())
         elif isinstance(fact, Keep) and fact.key is not None and queries.held_graphs(fact.value):
             given = [fact.key, *(fact.key.items if isinstance(fact.key, Sequence) else ())]
         for value in (o for v in given for o in options(v)):
             if isinstance(value, Instance) and value.cls is record.cls and value is not record:
                 yield value
+
+
+def _replays(region: Region, enter: Enter) -> bool:
+    return any(isinstance(f, Replay) and region in f.replayed for f in queries.rest_of_call(region, enter))
 
 
 def _clash(one: Instance, other: Instance, name: str, counted: set[str]) -> bool:
