@@ -38,11 +38,11 @@ def place(table: Mapping, key: object) -> Place:
 
 def stored(m: Machine, table: Mapping, key: object, value: Value, span: Span, how: str, text: str) -> bool:
     """`vars(x)["name"] = value`; False for any other mapping, or a name that is not known."""
-    from graphlint.interp.attributes import set_attribute
+    from graphlint.interp.attributes import set_own
 
     owner = m.seen_as_table.get(table.id)
     if table.kind != KIND or owner is None or not isinstance(key, str):
         return False
     table.items[key] = value
-    set_attribute(m, owner, key, value, span, how, text)
+    set_own(m, owner, key, value, span, how, text)
     return True

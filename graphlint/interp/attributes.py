@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import attribute_tables, backward, delegation, making, tuples
+from graphlint.interp import attribute_tables, backward, delegation, descriptors, making, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -181,6 +181,8 @@ def _none(value: Value) -> bool:
 
 
 def _instance_attribute(m: Machine, value: Instance, name: str, span: Span) -> Value:
+    if (answer := descriptors.read(m, value, name, span)) is not None:
+        return answer
     place = Place(value.id, name, "attribute")
     if name in value.attrs:
         return m.at_place(value.attrs[name], place)
@@ -271,6 +273,8 @@ def _class_attribute(m: Machine, cls: ClassValue, name: str, span: Span) -> Valu
         value, owner = found
         if isinstance(value, FunctionValue) and value.binding == "classmethod":
             return BoundMethod(receiver=cls, function=value)
+        if (answer := descriptors.read_from_class(m, cls, value, span)) is not None:
+            return answer
         if any(b.startswith("enum.") for b in cls.external_bases) and isinstance(value, (Const, Unknown, Host)):
             return Const(f"<{cls.name}.{name}>")
         return m.at_place(value, Place(owner.id, name, "attribute"))
@@ -316,16 +320,19 @@ def has_default_truth(m: Machine, value: Instance) -> bool:
     return value.external.startswith("torch.") and value.external != "torch.Size"
 
 
+def set_own(m: Machine, target: Instance, name: str, value: Value, span: Span, how: str, text: str) -> None:
+    """Binds an attribute of the object itself, whatever its class says."""
+    m.bind(span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text)
+
+
 def set_attribute(
     m: Machine, owner: Value, name: str, value: Value, span: Span, how: str = "=", text: str = ""
 ) -> None:
     for target in options(owner):
         match target:
             case Instance():
-                if not _set_property(m, target, name, value, span, text):
-                    m.bind(
-                        span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text
-                    )
+                if not descriptors.written(m, target, name, value, span, how, text):
+                    set_own(m, target, name, value, span, how, text)
             case ClassValue():
                 m.names.load(m, target)
                 m.bind(span, target.attrs, Place(target.id, name, "attribute"), value, owner=target, how=how, text=text)
@@ -350,19 +357,6 @@ def set_attribute(
             case Unknown():
                 place = Place(id(target), name, "attribute")
                 m.emit(Bind, span, place=place, value=value, old=None, owner=target, how=how, text=text)
-
-
-def _set_property(m: Machine, target: Instance, name: str, value: Value, span: Span, text: str) -> bool:
-    """True if `name` is a property of the object's class: its setter then does the work."""
-    if not isinstance(target.cls, ClassValue):
-        return False
-    found = m.names.class_attribute(m, target.cls, name)
-    if found is None or not isinstance(found[0], FunctionValue) or found[0].binding != "property" or found[0].memo:
-        return False
-    setter = m.names.class_attribute(m, target.cls, f"{name}.setter")
-    if setter is not None:
-        m.call(bind_to(m, setter[0], target, setter[1], span), (value,), {}, span, text)
-    return True
 
 
 def is_instance(m: Machine, value: Value, kind: Value) -> bool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.config import Config
-from graphlint.interp import making, registries
+from graphlint.interp import descriptors, making, registries
 from graphlint.interp.objects import ClassValue, FunctionValue, ModuleValue, Scope
 from graphlint.knowledge.names import CONSTANTS, canonical
 from graphlint.lower import tree
@@ -219,6 +219,8 @@ class Names:
             if isinstance(value, FunctionValue) and value.owner is None:
                 value.owner = cls
         self._linearize(m, cls)
+        with m.quiet():
+            descriptors.named(m, cls)
         return cls
 
     def _linearize(self, m: Machine, cls: ClassValue) -> None:

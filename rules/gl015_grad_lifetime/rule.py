@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Fact, Index, Op, Operator, Replay, Write
+from graphlint.fact import Bind, Fact, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -102,6 +102,9 @@ def _clears(fact: Fact, used: set[Storage], strict: bool = False) -> bool:
         if flag is not None and not (isinstance(flag, Const) and flag.value):
             return False
         return _concerns(fact.receiver, used, strict)
+    if isinstance(fact, Unfollowed) and fact.text.rpartition(".")[2] == "zero_grad":
+        # An optimizer that somebody handed in: it may well be that of these parameters.
+        return not strict and all(isinstance(a, Const) and a.value for a in fact.args)
     if isinstance(fact, Bind) and fact.place.name == "grad" and places.is_empty(fact.value):
         owner = fact.owner
         if isinstance(owner, Tensor):
