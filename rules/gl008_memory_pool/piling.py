@@ -132,7 +132,10 @@ def given_up(region: Region, earlier: list[Region]) -> bool:
 
 
 def lazily(region: Region) -> bool:
-    """True if the capture is made when a key is missing, inside a loop that goes on with other sizes."""
+    """True if the capture is made when a key is missing, inside a loop that goes on with other sizes.
+
+    A loop that only captures goes over a list made at start-up: what comes along later gets no graph from it.
+    """
     begin = queries.begin_fact(region)
     if begin is None or not begin.complete:
         return False
@@ -146,7 +149,17 @@ def lazily(region: Region) -> bool:
         for f in region.before
         if isinstance(f, Iterate) and len(f.loops) < len(missing.loops) and missing.loops[: len(f.loops)] == f.loops
     ]
-    return any(not _written_out(f.value) for f in around if queries.inside(missing, f))
+    return any(not _written_out(f.value) and _replays(region, f, missing) for f in around if queries.inside(missing, f))
+
+
+def _replays(region: Region, loop: Iterate, inner: Fact) -> bool:
+    """True if a graph is replayed in the loop that `inner` stands in."""
+    depth = len(loop.loops)
+    number = inner.loops[depth][0]
+    return any(
+        isinstance(f, Replay) and len(f.loops) > depth and f.loops[:depth] == loop.loops and f.loops[depth][0] == number
+        for f in region.life
+    )
 
 
 def _tests_key(fact: Fact, begin: Fact) -> bool:
