@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Iterate, Keep, Op, Return, Write
+from graphlint.fact import Bind, Branch, Enter, Fact, HostRead, Index, Iterate, Keep, Op, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
-from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
+from graphlint.value import (
+    Const,
+    Host,
+    Instance,
+    Mapping,
+    Place,
+    Sequence,
+    Storage,
+    Tensor,
+    Value,
+    options,
+    origins,
+    tensors,
+)
 
 CALL = "torch.compile.call"
 _COPIES = ("Tensor.contiguous", "Tensor.clone")
+#: Which calls may have given the output that a place holds.
+_Names: TypeAlias = dict[tuple[int, str], tuple[Op, ...]]
 _BACKWARD = ("Tensor.backward", "torch.autograd.backward")
 
 
@@ -58,11 +74,14 @@ def _calls(region: Region) -> list[Op]:
 def _kept(region: Region) -> Iterator[Problem]:
     """An output that is used, or still collected, after the function has run again."""
     call: Op | None = None
-    names: dict[tuple[int, str], Op] = {}
+    names: _Names = {}
     boxes: dict[int, Op] = {}
+    read: list[Branch] = []
     for fact in region.life:
         if fact.region is region:
             continue
+        if isinstance(fact, Branch) and isinstance(fact.value, Host) and fact.value.source == "read":
+            read.append(fact)
         for stale, place in _uses(region, fact, call, names):
             yield _output(region, stale, fact, f"`{place.name}`")
         for box in _boxes(fact):
@@ -74,7 +93,9 @@ def _kept(region: Region) -> Iterator[Problem]:
         elif call is not None and isinstance(fact, Bind) and fact.value is not None:
             origin = _origin(region, fact.value, names, call)
             key = (fact.place.owner, fact.place.name)
-            if origin is not None:
+            if origin and _may_stay(region, fact, read):
+                names[key] = tuple(dict.fromkeys((*names.get(key, ()), *origin)))
+            elif origin:
                 names[key] = origin
             else:
                 names.pop(key, None)
@@ -83,19 +104,31 @@ def _kept(region: Region) -> Iterator[Problem]:
         elif call is not None and isinstance(fact, Keep) and fact.how != "setitem":
             origin = _origin(region, fact.value, names, call)
             box = getattr(fact.container, "id", 0)
-            if origin is not None and box:
-                boxes.setdefault(box, origin)
+            if origin and box:
+                boxes.setdefault(box, origin[0])
 
 
-def _origin(region: Region, value: Value, names: dict[tuple[int, str], Op], call: Op) -> Op | None:
-    """The call whose output `value` is, if it is one."""
+def _may_stay(region: Region, bind: Bind, read: list[Branch]) -> bool:
+    """True for the best so far: a name keeps its output unless a number that was read beats the one kept with it."""
+    if not bind.maybe or bind.old is None or not any(t.storage.born is region for t in tensors(bind.old, 1)):
+        return False
+    arms = [b for b in read if queries.covers(b, bind)]
+    return any(
+        isinstance(f, Bind) and f.place in origins(arm.value) and queries.covers(arm, f)
+        for arm in arms
+        for f in region.life[region.position(arm.order) :]
+    )
+
+
+def _origin(region: Region, value: Value, names: _Names, call: Op) -> tuple[Op, ...]:
+    """The calls of which `value` may be the output, if it is one."""
     outputs = [t for o in options(value) for t in _flat(o) if t.storage.born is region]
     if not outputs:
-        return None
+        return ()
     for tensor in outputs:
         if tensor.place is not None and (key := (tensor.place.owner, tensor.place.name)) in names:
             return names[key]
-    return call
+    return (call,)
 
 
 def _flat(value: Value) -> list[Tensor]:
@@ -112,7 +145,7 @@ def _flat(value: Value) -> list[Tensor]:
     return [o for i in held for o in options(i) if isinstance(o, Tensor)]
 
 
-def _uses(region: Region, fact: Fact, call: Op | None, names: dict[tuple[int, str], Op]) -> Iterator[tuple[Op, Place]]:
+def _uses(region: Region, fact: Fact, call: Op | None, names: _Names) -> Iterator[tuple[Op, Place]]:
     """Outputs of an earlier call that `fact` reads."""
     if call is None or not names:
         return
@@ -120,9 +153,9 @@ def _uses(region: Region, fact: Fact, call: Op | None, names: dict[tuple[int, st
     for value in values:
         for tensor in tensors(value, 1):
             if tensor.storage.born is region and tensor.place is not None:
-                origin = names.get((tensor.place.owner, tensor.place.name))
-                if origin is not None and origin is not call:
-                    yield origin, tensor.place
+                for origin in names.get((tensor.place.owner, tensor.place.name), ()):
+                    if origin is not call:
+                        yield origin, tensor.place
 
 
 def _boxes(fact: Fact) -> Iterator[int]:
