@@ -33,11 +33,13 @@ from graphlint.runtime.watch.places import Places
 from graphlint.runtime.watch.rehearsals import Rehearsals
 from graphlint.runtime.watch.remade import RemadeInputs
 from graphlint.runtime.watch.scalars import Scalars
+from graphlint.runtime.watch.scratch import Scratch
 from graphlint.runtime.watch.state import State
 from graphlint.runtime.watch.stores import Stores
 
 WATCHERS = (
     Leaves,
+    Scratch,
     Places,
     Stores,
     Scalars,
@@ -55,7 +57,7 @@ WATCHERS = (
 )
 
 #: Those that need no values.
-WITHOUT_VALUES = (Leaves, Places, Stores, Scalars, OutputWatch, State, Inputs, Modes, Captures, Reads, Keys, Rehearsals)
+WITHOUT_VALUES = tuple(w for w in WATCHERS if w not in (Capturing, Gradients, RemadeInputs))
 
 
 def work(spec: Spec) -> Result:

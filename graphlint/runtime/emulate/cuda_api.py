@@ -47,7 +47,7 @@ class MemPool:
     """Stands for torch.cuda.MemPool."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.id = graph.graph_pool_handle()
+        self.id = graph.new_handle()
 
 
 def cuda(machine: Machine) -> dict[str, Any]:

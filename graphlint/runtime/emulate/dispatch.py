@@ -149,6 +149,9 @@ class DeviceMode(TorchDispatchMode):
                 for t in changes:
                     if machine.holds(t):
                         capture.remember(t)
+            if capture is None and changes:
+                for before in machine.before_change:
+                    before(changes)
             saved = None
             if waits:
                 saved = [(t, bytes(_bytes(t))) for t in changes if machine.holds(t)]

@@ -356,8 +356,14 @@ class graph:
         self.stream_ctx.__exit__(*args)
 
 
-def graph_pool_handle() -> PoolId:
+def new_handle() -> PoolId:
     return (0, next(_handles))
+
+
+def graph_pool_handle() -> PoolId:
+    handle = new_handle()
+    current().note("pool-handle", handle=handle)
+    return handle
 
 
 class AcceleratorGraph:

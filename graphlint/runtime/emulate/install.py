@@ -165,9 +165,19 @@ def _flat(callables: Any) -> tuple[Any, ...]:
     return tuple(callables) if isinstance(callables, (tuple, list)) else (callables,)
 
 
-def _apply(device: Machine, patches: Patches) -> None:
-    for name, value in methods.patches(device).items():
+def _lazy(patches: Patches, methods_of_tensor: dict[str, Any]) -> None:
+    """The methods of tensors, for those too that a lazy module has not made yet: they answer to a list of methods."""
+    lazy: Any = vars(torch.nn.parameter)["UninitializedTensorMixin"]
+    allowed = list(lazy._allowed_methods)
+    for name, value in methods_of_tensor.items():
+        if getattr(torch.Tensor, name, None) in allowed:
+            allowed.append(value)
         patches.set(torch.Tensor, name, value)
+    patches.set(lazy, "_allowed_methods", allowed)
+
+
+def _apply(device: Machine, patches: Patches) -> None:
+    _lazy(patches, methods.patches(device))
     for name, value in factories.patches(device).items():
         patches.set(torch, name, value)
     hot = factories.one_hot(device, torch.nn.functional.one_hot)

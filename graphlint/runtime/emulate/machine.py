@@ -66,6 +66,8 @@ class Machine(Timeline):
         self.after_replay: list[Callable[[Any], None]] = []
         self.on_host_write: list[Callable[[list[Tensor]], None]] = []
         self.on_host_read: list[Callable[[list[Tensor]], None]] = []
+        self.before_change: list[Callable[[list[Tensor]], None]] = []
+        """What is told of tensors that a call outside of captures is about to change."""
         self.on_call: list[Callable[[Any, str, list[Tensor], list[Tensor], list[Tensor], int], None]] = []
         self.autocasts: list[Any] = []
         """Where the open autocast contexts were made, outermost first."""
@@ -84,6 +86,9 @@ class Machine(Timeline):
             return bool(self.arena.base <= _storage_of(tensor).data_ptr() < self.arena.end)
         except (RuntimeError, NotImplementedError):
             return False
+        except ValueError:  # a lazy module's parameter: it refuses most questions, and lies somewhere all the same
+            with torch._C.DisableTorchFunctionSubclass():
+                return bool(self.arena.base <= _storage_of(tensor).data_ptr() < self.arena.end)
 
     def address(self, tensor: Tensor) -> int:
         """Where the tensor's storage begins."""

@@ -31,7 +31,12 @@ def on(
 
 def judge(run: list[events.Event]) -> Iterator[Observation]:
     captures = {e.graph: frames.in_user_code(e.at) for e in run if isinstance(e, events.CaptureBegin)}
-    omitted = {(e.graph, e.data["text"]) for e in run if isinstance(e, events.Note) and e.name == "key-omits"}
+    omitted = {
+        (e.graph, e.data["text"])
+        for e in run
+        if isinstance(e, events.Note) and e.name == "key-omits" and not e.data.get("weak")
+    }
+    restarted = {e.graph for e in run if isinstance(e, events.Note) and e.name == "gradient-restarted"}
     for event in run:
         if isinstance(event, events.Note) and event.name == "padding-matters":
             site = captures.get(event.graph or 0)
@@ -50,6 +55,8 @@ def judge(run: list[events.Event]) -> Iterator[Observation]:
             continue
         if event.name == "number-changed" and (event.graph, event.data["text"]) in omitted:
             continue  # the graph was captured for that number, and its key sends others to it
+        if event.name == "gradient-accumulates" and event.graph in restarted:
+            continue
         data = {**event.data, "at": event.at}
         for rule, at, evidence in _JUDGES[event.name](data, captures.get(event.graph or 0)):
             if at is not None:
@@ -82,11 +89,12 @@ def place(data: dict[str, Any], capture: Site | None) -> Found:
                 site,
                 f"`{text}` was replaced here by what another graph reads; replays of this graph use the old one",
             )
-        yield (
-            "stale-input",
-            site,
-            f"`{text}` holds another tensor since this line; the replay read the one of the capture",
-        )
+        if data["alive"] or not data["scratch"]:
+            yield (
+                "stale-input",
+                site,
+                f"`{text}` holds another tensor since this line; the replay read the one of the capture",
+            )
         if not data["alive"]:
             yield "dangling-input", site, f"the tensor that `{text}` held was freed here, and the graph was replayed"
     elif not data["alive"]:
@@ -114,6 +122,15 @@ def optimizer_number(data: dict[str, Any], capture: Site | None) -> Found:
         "stale-scalar",
         data["site"],
         f"`{data['text']}` was {data['old']!r} at capture and is {data['new']!r} at replay",
+    )
+
+
+@on("optimizer-state-replaced")
+def reloaded(data: dict[str, Any], capture: Site | None) -> Found:
+    yield (
+        "stale-input",
+        data["site"],
+        "the optimizer put other tensors in place of its state here; the replay read those of the capture",
     )
 
 
@@ -350,7 +367,8 @@ def branch(data: dict[str, Any], capture: Site | None) -> Found:
 
 @on("captured-differently")
 def differently(data: dict[str, Any], capture: Site | None) -> Found:
-    yield "capture-branch", data["site"], "for the same inputs, the function returned something else while capturing"
+    what = "did nothing" if data.get("weak") else "for the same inputs, returned something else"
+    yield "capture-branch", data["site"], f"the function {what} while capturing"
 
 
 @on("key-omits")

@@ -171,11 +171,16 @@ def _own_pools(run: list[events.Event]) -> Iterator[Observation]:
             if at is not None:
                 sites[at].append(event.graph)
     yield from _many(run, sizes)
+    handles = {e.data["handle"] for e in run if isinstance(e, events.Note) and e.name == "pool-handle"}
+    used = {e.pool for e in run if isinstance(e, events.CaptureBegin) and e.pool_given}
+    forgotten = bool(handles) and not used
     for at, graphs in sites.items():
         if len(graphs) > 1:
             total = sum(sizes[g] for g in graphs) >> 20
             evidence = f"{len(graphs)} graphs captured here have a pool each, {total} MiB in all"
-            yield Observation("memory-pool", at, evidence, (at,), graphs[0], weak=True, memory=True)
+            if forgotten:
+                evidence += "; a pool was made for graphs, and none was given it"
+            yield Observation("memory-pool", at, evidence, (at,), graphs[0], weak=not forgotten, memory=True)
 
 
 def _many(run: list[events.Event], sizes: dict[int, int]) -> Iterator[Observation]:

@@ -72,7 +72,29 @@ class Capturing(Watcher):
         super().__init__(machine, journal)
         self.eager: dict[tuple[str, int], Answer] = {}
         self.captured: dict[tuple[str, int], tuple[Answer, int]] = {}
+        self.worked: dict[Any, int] = {}
+        """Of functions that ask and give nothing back: the work that they launched outside of captures, at most."""
+        self.idle: dict[Any, tuple[frames.Site | None, int]] = {}
         machine.listeners.append(self.noted)
+        machine.on_call.append(self._call)
+
+    def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
+        for activation in self.journal.stack if changes or fresh else ():
+            if "asked" in activation.data:
+                activation.data["launched"] = activation.data.get("launched", 0) + 1
+
+    def _nothing(self, activation: Activation, asked: Any) -> None:
+        """A function that asks and gives nothing back: does it do its work in one case only?"""
+        site, _, capture = asked
+        code, launched = activation.frame.f_code, activation.data.get("launched", 0)
+        if capture is not None and self.machine.capture is capture:
+            if not launched:
+                self.idle[code] = site, capture.number
+        else:
+            self.worked[code] = max(self.worked.get(code, 0), launched)
+        if code in self.idle and self.worked.get(code):
+            place, number = self.idle.pop(code)
+            self.machine.note("captured-differently", number, site=place, weak=True)
 
     def noted(self, name: str, data: dict[str, Any], at: Any) -> None:
         if name == "asked-capturing" and self.journal.stack and at and frames.is_user(at[0].path):
@@ -90,6 +112,8 @@ class Capturing(Watcher):
         if asked is not None and isinstance(value, bool) and caller is not None and caller.step is not None:
             # a helper that tells whether a capture is under way: its caller asked
             caller.data.setdefault("asked", (caller.step.site, _inputs(self.machine, caller), asked[2]))
+        if asked is not None and value is None:
+            self._nothing(activation, asked)
         if (
             asked is None
             or not isinstance(value, torch.Tensor)

@@ -35,6 +35,7 @@ class Backward:
     grown: set[int] = field(default_factory=set)
     site: frames.Site | None = None
     replayed_at: int = 0
+    restarted: bool = False
 
 
 class Gradients(Watcher):
@@ -95,7 +96,17 @@ class Gradients(Watcher):
         else:
             for t in changes:
                 if self.machine.holds(t):
-                    self.last_write[_storage_of(t).data_ptr()] = self.machine.order
+                    address = _storage_of(t).data_ptr()
+                    self.last_write[address] = self.machine.order
+                    if name in _SETS:
+                        self._restarted(address)
+
+    def _restarted(self, address: int) -> None:
+        """Gradients that are set between replays: the program adds up several replays on purpose."""
+        for number, known in self.graphs.items():
+            if known.replayed_at and address in known.grown and not known.restarted:
+                known.restarted = True
+                self.machine.note("gradient-restarted", number)
 
     def _graph(self, graph: Any) -> None:
         writes = self._writes.pop(graph.number, set()) - self._sets.pop(graph.number, set())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import weakref
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +16,14 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine, aside
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
-from graphlint.runtime.watch.journal import Journal, Watcher
+from graphlint.runtime.watch.journal import Journal, Step, Watcher
+from graphlint.runtime.watch.scratch import VIEWS
 
 _FILLS = frozenset({"aten::fill_", "aten::zero_", "aten::masked_fill_"})
 #: Larger inputs are not followed element by element.
 MAX_ELEMENTS = 1 << 22
+#: Larger pinned buffers are not looked at after each statement.
+MAX_PINNED = 1 << 16
 #: The same for models that do not fit: what is refreshed at each step is small.
 MANY_WITHOUT_VALUES = 1 << 16
 
@@ -55,7 +59,10 @@ class Watched:
     number: int
     graph: weakref.ref[Any]
     inputs: dict[int, Input] = field(default_factory=dict)
-    pinned: dict[int, frames.Site | None] = field(default_factory=dict)
+    pinned: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Pinned buffers that the graph copies from: where they lie, and how many bytes."""
+    seen: dict[int, int] = field(default_factory=dict)
+    """What stood in them at the last replay."""
     landing: set[int] = field(default_factory=set)
     """Pinned buffers that the graph copies to."""
     launched: tuple[int, int] | None = None
@@ -94,12 +101,13 @@ class Inputs(Watcher):
                         read, covered, ever, padded = (torch.zeros(count, dtype=torch.bool) for _ in range(4))
                         known = Input(start, element, count, tuple(ghost.shape), read, covered, ever, padded)
                         watched.inputs[start] = known
-                    if known.element == element and call.name not in _VIEWS:
+                    if known.element == element and call.name not in VIEWS:
                         _mark(known.read, ghost)
                 if call.name == "aten::copy_" and len(call.args) > 1 and not machine.holds(call.args[1]):
                     source = call.args[1]
                     if isinstance(source, torch.Tensor) and machine.is_pinned(source):
-                        watched.pinned[_storage_of(source)._cdata] = None
+                        storage = _storage_of(source)
+                        watched.pinned[storage._cdata] = storage.data_ptr(), storage.nbytes()
                         self._watch_host_writes()
                 if call.name == "aten::copy_" and call.args and not machine.holds(call.args[0]):
                     watched.landing.add(_storage_of(call.args[0])._cdata)
@@ -340,28 +348,26 @@ class Inputs(Watcher):
         if watched is not None:
             line = self.machine.current_stream().line
             watched.launched = (line.id, line.clock.get(line.id, 0))
+            watched.seen = self._buffers(watched)
 
+    def _buffers(self, watched: Watched) -> dict[int, int]:
+        """A number for the content of each pinned buffer that only the host writes."""
+        pinned = self.machine.pinned
+        alive = {k: v for k, v in watched.pinned.items() if (r := pinned.get(k)) is not None and r() is not None}
+        return {
+            key: zlib.crc32(ctypes.string_at(start, size))
+            for key, (start, size) in alive.items()
+            if size <= MAX_PINNED and key not in watched.landing
+        }
 
-_VIEWS = frozenset(
-    f"aten::{n}"
-    for n in [
-        "view",
-        "slice",
-        "select",
-        "detach",
-        "alias",
-        "t",
-        "transpose",
-        "expand",
-        "permute",
-        "unsqueeze",
-        "squeeze",
-        "as_strided",
-        "_unsafe_view",
-        "split",
-        "chunk",
-    ]
-)
+    def done(self, step: Step) -> None:
+        """What is written through an array over a pinned buffer is no call of torch's."""
+        for watched in self.graphs.values() if step.graph is None else ():
+            if watched.seen and self._under_way(watched):
+                now = self._buffers(watched)
+                if any(now.get(key, old) != old for key, old in watched.seen.items()):
+                    watched.seen = now
+                    self.machine.note("pinned-written-in-flight", watched.number, site=step.site)
 
 
 def _forget(table: dict[int, Any], key: int, _: object) -> None:

@@ -6,6 +6,7 @@ Watchers subclass `Watcher` and get a `Step` for every statement of the user's o
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -20,6 +21,10 @@ MISSING: Any = object()
 #: Long runs are traced up to here; what comes later is not followed line by line. Of that, one function gets a part, so
 #: that a loop that sets something up leaves the rest to what comes after it.
 MAX_STEPS, OF_ONE = 3_000_000, 300_000
+
+#: Functions that may be left in the middle of a statement, and so many of them that wait.
+_WAITS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+MAX_SUSPENDED = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +90,8 @@ class Journal:
         self.steps = 0
         self._steps: dict[int, list[Any]] = {}
         """Of each function, by its code's id: how many steps it made, and the code, so that its id stays its own."""
+        self._suspended: dict[int, Step] = {}
+        """Of each generator and coroutine that waits, by its frame's id, the statement that it waits in."""
         self.replays = 0
         self.leaving: frames.Site | None = None
         """The function that has just returned: what dies now dies with its locals."""
@@ -130,6 +137,9 @@ class Journal:
         activation = Activation(frame, self.numbers, self.stack[-1] if self.stack else None)
         self.stack.append(activation)
         self.leaving = None
+        waited = self._suspended.pop(id(frame), None)
+        if waited is not None and waited.frame is frame:
+            activation.step = waited
         self._each("entered", activation)
         return self._local
 
@@ -177,6 +187,11 @@ class Journal:
                     self.executed.setdefault(step.path, set()).update(range(statement.first, statement.last + 1))
                 self._each("begins", step)
         elif event == "return":
+            waits = activation.step
+            if waits is not None and frame.f_code.co_flags & _WAITS:
+                if len(self._suspended) > MAX_SUSPENDED:
+                    self._suspended.clear()
+                self._suspended[id(frame)] = waits
             self._finish(activation)
             self._each("returned", activation, arg)
             activation.step = None
@@ -225,9 +240,9 @@ def follow(root: Any, steps: tuple[tuple[str, Any], ...], frame: FrameType | Non
                 key = tuple(part[1] if isinstance(part, tuple) else lookup(frame, part) for part in name)
             if not isinstance(value, (dict, list, tuple)):
                 return MISSING
-            try:
-                value = value[key]
-            except (KeyError, IndexError, TypeError):
+            try:  # not the dictionary's own `__missing__`
+                value = dict.get(value, key, MISSING) if isinstance(value, dict) else value[key]
+            except (IndexError, TypeError):
                 return MISSING
         if value is MISSING:
             return MISSING

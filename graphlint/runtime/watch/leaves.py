@@ -102,7 +102,7 @@ class Leaves(Watcher):
         if caller is None or caller.step is None or code.co_name in _COMPREHENSIONS:
             return
         origins = activation.data.setdefault("origins", {})
-        matched = _arguments(caller.step.statement, code)
+        matched = arguments_of(caller.step.statement, code)
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         first = frame.f_locals.get(parameters[0]) if parameters else None
         method = not isinstance(first, torch.Tensor) and hasattr(type(first), code.co_name)
@@ -258,7 +258,7 @@ def _returned(step: Step) -> tuple[Leaf, ...]:
     return found
 
 
-def _arguments(statement: Statement, code: Any) -> dict[Any, ast.expr]:
+def arguments_of(statement: Statement, code: Any) -> dict[Any, ast.expr]:
     """The arguments of the one call of a function in a statement, by place and by name."""
     wanted = []
     for call in statement.calls:

@@ -28,6 +28,15 @@ _LOWERED = frozenset(
 
 
 @dataclass(slots=True)
+class Cast:
+    """A weight that autocast cast, and keeps, before the capture."""
+
+    weight: int
+    context: Any
+    made: int
+
+
+@dataclass(slots=True)
 class Frozen:
     """What was set when a graph was captured."""
 
@@ -38,15 +47,8 @@ class Frozen:
     modules: list[tuple[weakref.ref[Any], bool]] = field(default_factory=list)
     optimizers: list[tuple[weakref.ref[Any], list[dict[str, Any]]]] = field(default_factory=list)
     inputs: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Cast:
-    """A weight that autocast cast, and keeps, before the capture."""
-
-    weight: int
-    context: Any
-    made: int
+    casts: dict[int, Cast] = field(default_factory=dict)
+    """What it reads of weights that autocast cast before the capture, by address."""
 
 
 class Modes(Watcher):
@@ -64,6 +66,8 @@ class Modes(Watcher):
         self.host_steps: dict[int, frames.Site | None] = {}
         """Captured steps of optimizers that count them on the host and use the count."""
         self._autocast: dict[int, bool] = {}
+        self.reloads: list[tuple[set[int], frames.Site | None]] = []
+        """Where optimizers loaded a state, and the addresses of what it took the place of."""
         self._buffers: list[tuple[weakref.ref[Any], bytes]] = []
         self._graphed: tuple[Any, set[int]] | None = None
         machine.on_call.append(self._call)
@@ -76,7 +80,7 @@ class Modes(Watcher):
     # ------------------------------------------------------------ hooks into torch
     def _patch(self) -> None:
         optimizer = torch.optim.Optimizer
-        begin, train = optimizer.__init__, torch.nn.Module.train
+        begin, train, reload = optimizer.__init__, torch.nn.Module.train, optimizer.load_state_dict
         sites, flips = self.optimizer_sites, self.flips
 
         def init(this: Any, *args: Any, **kwargs: Any) -> None:
@@ -90,6 +94,18 @@ class Modes(Watcher):
                     flips.append((weakref.ref(this), frames.in_user_code(frames.user_sites())))
             return train(this, mode)
 
+        def load(this: Any, state_dict: Any) -> None:
+            before = {
+                _storage_of(t).data_ptr()
+                for state in this.state.values()
+                for t in state.values()
+                if isinstance(t, torch.Tensor) and self.machine.holds(t)
+            }
+            reload(this, state_dict)
+            if before:
+                self.reloads.append((before, frames.in_user_code(frames.user_sites())))
+
+        optimizer.load_state_dict = load  # type: ignore[method-assign,assignment]
         optimizer.__init__ = init  # type: ignore[method-assign,assignment]
         torch.nn.Module.train = flip  # type: ignore[method-assign,assignment]
         handles = [
@@ -98,6 +114,7 @@ class Modes(Watcher):
         ]
 
         def undo() -> None:
+            optimizer.load_state_dict = reload  # type: ignore[method-assign]
             optimizer.__init__ = begin  # type: ignore[method-assign]
             torch.nn.Module.train = train  # type: ignore[method-assign]
             for handle in handles:
@@ -158,7 +175,8 @@ class Modes(Watcher):
                 )
 
     def _graph(self, graph: Any) -> None:
-        number = graph.number
+        number, machine = graph.number, self.machine
+        self.reloads = [entry for entry in self.reloads if not entry[0] & graph.inputs]
         names = self._names.get(number, set())
         self.frozen[number] = Frozen(
             number,
@@ -168,6 +186,8 @@ class Modes(Watcher):
             self._modules.pop(number, []),
             self._optimizers.pop(number, []),
             set(graph.inputs),
+            # an address that was handed on since holds something else
+            {a: c for a, c in self.casts.items() if a in graph.inputs and machine.made.get(a, 0) <= c.made},
         )
 
     def _replay(self, graph: Any) -> None:
@@ -201,14 +221,16 @@ class Modes(Watcher):
                             old=value,
                             new=now,
                         )
+        for before, site in self.reloads:
+            if before & frozen.inputs and frozen.optimizers:
+                machine.note("optimizer-state-replaced", graph.number, site=site)
         if graph.number in self.host_steps and graph.replays >= 2:
             machine.note("optimizer-counts-on-host", graph.number, site=self.host_steps[graph.number])
-        for address, cast in self.casts.items():
-            if address in frozen.inputs:
-                gone = address not in machine.owners or machine.made.get(address, 0) > cast.made
-                changed = self.last_write.get(cast.weight, 0) > cast.made
-                if gone or changed:
-                    machine.note("cast-before-capture", graph.number, site=cast.context, gone=gone, changed=changed)
+        for address, cast in frozen.casts.items():
+            gone = address not in machine.owners or machine.made.get(address, 0) > cast.made
+            changed = self.last_write.get(cast.weight, 0) > cast.made
+            if gone or changed:
+                machine.note("cast-before-capture", graph.number, site=cast.context, gone=gone, changed=changed)
 
     # ------------------------------------------------------------ autocast, graphed callables: notes of the emulator
     def noted(self, name: str, data: dict[str, Any], at: Any) -> None:

@@ -158,6 +158,8 @@ class OutputWatch(Watcher):
             for name in statement.names:
                 self._hold(step, frame.f_locals.get(name, MISSING), Chain(name))
         if self.journal.replays > step.epoch:
+            if len(statement.names) > 1:  # what a generator gave one after the other
+                self._collected(step, [frame.f_locals.get(name) for name in statement.names])
             for name in statement.names:
                 self._collected(step, frame.f_locals.get(name, MISSING))
                 self._keep(step, frame.f_locals.get(name, MISSING), Chain(name), None, "name")

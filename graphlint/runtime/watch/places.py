@@ -9,9 +9,11 @@ too: the statement that let go of it, or, where it went away with a function's l
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import time
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +23,11 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
+from graphlint.runtime.syntax import Chain
 from graphlint.runtime.watch.holders import Change, Place, find
-from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow
+from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow, resolve
+from graphlint.runtime.watch.leaves import Leaves
+from graphlint.runtime.watch.scratch import Scratch
 from graphlint.runtime.watch.stores import Stores
 
 MAX_PLACES = 4000
@@ -71,6 +76,9 @@ class Known:
 class Places(Watcher):
     def __init__(self, machine: Machine, journal: Journal) -> None:
         super().__init__(machine, journal)
+        self.scratch = Scratch.of_journal(journal)
+        self.leaves = Leaves.of_journal(journal)
+        self._items: dict[int, dict[int, list[Place]]] = {}
         self.known: dict[int, Known] = {}
         self.deaths: list[Death] = []
         self.spent = 0.0
@@ -92,6 +100,59 @@ class Places(Watcher):
         if step.graph is not None:
             for chain in step.statement.loads:
                 self._loads.setdefault((step.graph, id(step.frame), chain.root), step.site)
+                self._slots(step, chain)
+        elif self.known and step.statement.stores:
+            step.notes["holders"] = [h for c in step.statement.stores for h in self._under(step, c)]
+
+    def _slots(self, step: Step, chain: Chain) -> None:
+        """The items of lists that captured code reads: a list is no object that refers weakly."""
+        assert step.graph is not None
+        known = self._items.setdefault(step.graph, {})
+        for part, text in ((chain, chain.text), (chain.owner if chain.steps else chain, chain.owner.text)):
+            held = resolve(step.frame, part)
+            if not isinstance(held, list) or not held or id(held) in known or len(known) > 200:
+                continue
+            if isinstance(held[0], torch.Tensor):
+                reference = self.leaves.held.reference(held)
+                known[id(held)] = [
+                    Place(reference, (("item", i),), f"{text}[{i}]", _storage_of(t).data_ptr(), step.graph)
+                    for i, t in enumerate(held[:64])
+                    if isinstance(t, torch.Tensor) and self.machine.holds(t)
+                ]
+
+    # ------------------------------------------------------------ objects that hold inputs
+    def _under(self, step: Step, chain: Chain) -> Iterator[tuple[Chain, Known, Place, str]]:
+        """The places in an object that a statement is about to replace, where captured code goes through it; of each
+        the name of the module in it that has the place."""
+        owner, old = resolve(step.frame, chain.owner), resolve(step.frame, chain)
+        kind, name = chain.steps[-1]
+        if isinstance(old, torch.Tensor) or not hasattr(old, "__dict__") or kind != "attr":
+            return
+        inner = {id(old): ""}
+        if isinstance(old, torch.nn.Module):
+            inner = {id(m): n for n, m in old.named_modules()}
+        stores = next((w for w in self.journal.watchers if isinstance(w, Stores)), None)
+        for known in self.known.values():
+            if stores is None or not stores.loaded(known.number, owner, name):
+                continue
+            for place in known.places:
+                root = place.root()
+                if root is not None and id(root) in inner and not place.gradient:
+                    yield chain, known, place, inner[id(root)]
+
+    def _moved(self, step: Step) -> None:
+        """What captured code would find there now."""
+        for chain, _, place, name in step.notes.pop("holders", ()):
+            new = resolve(step.frame, chain)
+            if name and isinstance(new, torch.nn.Module):
+                new = dict(new.named_modules()).get(name)
+            if new is MISSING or new is place.root() or not hasattr(new, "__dict__"):
+                continue
+            group = place.group
+            if follow(new, place.steps) is MISSING if not group else group not in vars(new):
+                continue
+            with contextlib.suppress(TypeError):
+                place.root = weakref.ref(new)
 
     # ------------------------------------------------------------ what the capture touches
     def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
@@ -143,6 +204,8 @@ class Places(Watcher):
         known.places += find({id(t): (t, a) for t, a in list(wanted.values())[:MAX_PLACES]}, graph.number)
         wanted.clear()
         self._without_aliases(known)
+        for places in self._items.pop(graph.number, {}).values():
+            known.places += [p for p in places if p.address in known.inputs]
         for activation in self.journal.stack:
             names = activation.frame.f_locals if activation.frame.f_code.co_name != "<module>" else {}
             for name, value in list(names.items()):
@@ -177,6 +240,7 @@ class Places(Watcher):
         if not self.known or self.spent > BUDGET or not step.statement.touches:
             return
         begun = time.perf_counter()
+        self._moved(step)
         site, statement = step.site, step.statement
         bare = step.frame.f_code.co_name == "<module>" or bool(statement.nonlocals)
         looks = (
@@ -237,7 +301,8 @@ class Places(Watcher):
             if change is None:
                 continue
             gradient = isinstance(place, Place) and place.gradient
-            same = False
+            same, alive = False, place.address in self.machine.owners
+            scratch = not self.scratch.reads(graph.number, place.address)
             if change.kind == "tensor" and not gradient:
                 same = self._same(place, change, known)
             self.machine.note(
@@ -250,7 +315,10 @@ class Places(Watcher):
                 same=same,
                 item=change.item,
                 other=self._reader(change.address, graph.number),
-                alive=place.address in self.machine.owners,
+                alive=alive,
+                scratch=scratch,
+                # what the graph sets before it reads it may be any memory that is still there
+                weak=alive and not gradient and scratch,
             )
         self._arguments(graph)
         for death in self.deaths:

@@ -70,15 +70,19 @@ class Scalars(Watcher):
                 with off():
                     known = (weakref.ref(value), value.item(), step.site)
                 self.host_scalars.setdefault(step.graph, []).append(known)
-        if "used" in step.notes:
+        asked = len(step.notes.get("returned", ()))  # properties may be asked after the first work was launched
+        if step.notes.get("used") == asked:
             return
-        step.notes["used"] = True
+        step.notes["used"] = asked
         leaves = self.stores.outside(step.graph, self.leaves.used(self.journal.stack[-1], step))
         for leaf in leaves:
             if leaf.variable:
                 self.values.setdefault(_variable(leaf), set()).add(_plain(leaf.value))
-        if leaves:
-            self.uses.setdefault(step.graph, []).append(Use(step.graph, step.site, leaves))
+        if leaves and "use" in step.notes:
+            step.notes["use"].leaves = leaves
+        elif leaves:
+            step.notes["use"] = Use(step.graph, step.site, leaves)
+            self.uses.setdefault(step.graph, []).append(step.notes["use"])
 
     def begins(self, step: Step) -> None:
         if step.graph is None and self._captured and self.journal.stack:

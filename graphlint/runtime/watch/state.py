@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from graphlint.runtime import events, frames
+from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.syntax import cached_at
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, resolve
+from graphlint.runtime.watch.scratch import SETS, Scratch
 
-#: They set a tensor, whatever it held.
-_SETS = frozenset(f"aten::{n}" for n in ["copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "set_"])
 #: Tensors whose changes outside of captures are remembered, and how many changes of each.
 MAX_CHANGED, KEPT_CHANGES = 5000, 6
+#: Bytes of each that are compared with what stood there before.
+MAX_COMPARED = 1 << 26
+#: So many blocks are told apart.
+MAX_SOURCES = 1 << 14
+
+
+class Sources:
+    """Which memory the content of other memory was made of, call by call. A number has one bit for each block."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._bits: dict[tuple[int, int], int] = {}
+        """An address is handed on: a block is known by the time at which it was made, too."""
+        self._made_of: dict[int, int] = {}
+        machine.on_free.append(self._freed)
+
+    def call(self, held: list[torch.Tensor], changes: list[torch.Tensor], fresh: list[torch.Tensor], sets: bool) -> int:
+        """Follows one call; gives what it read."""
+        changed = [_storage_of(t).data_ptr() for t in changes]
+        read = 0
+        for t in held:
+            address = _storage_of(t).data_ptr()
+            if not (sets and address in changed):
+                read |= self._made_of.get(address, 0) | self._bit(address)
+        for t in fresh:
+            self._made_of[_storage_of(t).data_ptr()] = read
+        for address in changed:
+            self._made_of[address] = read if sets else self._made_of.get(address, 0) | read
+        return read
+
+    def _freed(self, block: Block) -> None:
+        self._made_of.pop(block.start, None)
+
+    def _bit(self, address: int) -> int:
+        key = address, self.machine.made.get(address, 0)
+        if key not in self._bits:
+            if len(self._bits) >= MAX_SOURCES:
+                return 0
+            self._bits[key] = 1 << len(self._bits)
+        return self._bits[key]
+
+    def addresses(self, number: int) -> set[int] | None:
+        """Of what is still there; None where not all was followed."""
+        if len(self._bits) >= MAX_SOURCES:
+            return None
+        made = self.machine.made
+        return {address for (address, order), bit in self._bits.items() if number & bit and made.get(address) == order}
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +91,8 @@ class EagerWrite:
 
     order: int
     at: tuple[frames.Site, ...]
+    sources: int
+    """What it was made of, as `Sources` counts it."""
 
 
 @dataclass(slots=True)
@@ -64,6 +116,14 @@ class State(Watcher):
         self._writes: dict[int, dict[int, int]] = {}
         machine.on_call.append(self._call)
         self._reads: dict[int, set[int]] = {}
+        self.scratch = Scratch.of_journal(journal)
+        self.sources = Sources(machine)
+        self._set_at: dict[int, int] = {}
+        """When an address was last set by the program, as placeholders are when the data is there."""
+        self._before: dict[int, int] = {}
+        """What stood at an address before the first of its changes."""
+        if not machine.fake:
+            machine.before_change.append(self._about_to_change)
         self._changed: dict[int, list[EagerWrite]] = {}
         """Of each address, its last changes outside of captures; none once it was set anew."""
         self._memos: list[Activation] = []
@@ -87,9 +147,10 @@ class State(Watcher):
 
     def _call(self, func: Any, name: str, held: list[Any], changes: list[Any], fresh: Any, stream: int) -> None:
         machine = self.machine
-        step = self.journal.current
-        if step is not None and "watch" in step.notes:
-            step.notes.setdefault("reads", set()).update(_storage_of(t).data_ptr() for t in held)
+        for activation in self.journal.stack if threading.get_ident() == self.journal.thread else ():
+            step = activation.step
+            if step is not None and "watch" in step.notes:
+                step.notes.setdefault("reads", set()).update(_storage_of(t).data_ptr() for t in held)
         capture = machine.capture
         if capture is not None and machine.capturing():
             self._reads.setdefault(capture.number, set()).update(_storage_of(t).data_ptr() for t in held)
@@ -97,18 +158,37 @@ class State(Watcher):
             for t in changes:
                 writes[_storage_of(t).data_ptr()] = machine.order
         else:
+            made_of = self.sources.call(held, changes, fresh, name in SETS)
             for t in changes:
                 if machine.holds(t):
                     address = _storage_of(t).data_ptr()
                     self.last_write[address] = machine.order
-                    if name in _SETS:
+                    if name in SETS:
+                        self._set_at[address] = machine.order
                         self._changed.pop(address, None)
+                        self._before.pop(address, None)
                     elif len(self._changed) < MAX_CHANGED:
                         known = self._changed.setdefault(address, [])
-                        known.append(EagerWrite(machine.order, frames.user_sites(8)))
+                        known.append(EagerWrite(machine.order, frames.user_sites(8), made_of))
                         del known[:-KEPT_CHANGES]
             for memo in self._memos:
                 memo.data["memo_reads"].update(_storage_of(t).data_ptr() for t in held)
+
+    def _about_to_change(self, changes: list[torch.Tensor]) -> None:
+        for t in changes:
+            address = _storage_of(t).data_ptr()
+            if self.machine.holds(t) and address not in self._before and len(self._before) < MAX_CHANGED:
+                self._before[address] = self._content(address)
+
+    def _content(self, address: int) -> int:
+        block = self.machine.arena.used.get(address)
+        return zlib.crc32(ctypes.string_at(block.start, min(block.wanted, MAX_COMPARED))) if block is not None else 0
+
+    def _stays(self, graph: Any, address: int) -> bool:
+        """Whether what a warm-up did to an input is still there, and was another value than before."""
+        if not self.scratch.reads(graph.number, address):
+            return False
+        return address not in self._before or self._before[address] != self._content(address)
 
     def _freed(self, block: Any) -> None:
         """A library that binds what a capture made over what the capture read, as a cache that grows does."""
@@ -148,6 +228,13 @@ class State(Watcher):
             self._writes.pop(graph.number, {}),
         )
 
+    def _refreshed(self, region: Region, address: int, change: EagerWrite) -> bool:
+        """Whether a change was made of other inputs that hold other data by now: placeholders."""
+        made_of = self.sources.addresses(change.sources)
+        if made_of is None:
+            return True
+        return any(self._set_at.get(a, 0) > change.order for a in (made_of & region.inputs) - {address})
+
     # ------------------------------------------------------------ what is stored where nothing was
     def begins(self, step: Step) -> None:
         if not step.statement.stores:
@@ -177,9 +264,11 @@ class State(Watcher):
         if not region.replayed:
             region.replayed = True
             for address in region.inputs & self._changed.keys():
+                if not self._stays(graph, address):
+                    continue
                 for change in self._changed[address]:
                     site = frames.in_user_code(change.at)
-                    if change.order < region.begun and site is not None:
+                    if change.order < region.begun and site is not None and self._refreshed(region, address, change):
                         self.machine.log(
                             events.Note, at=change.at, name="state-warmed", graph=graph.number, data={"site": site}
                         )

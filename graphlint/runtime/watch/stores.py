@@ -86,6 +86,11 @@ class Stores(Watcher):
             value = resolve(step.frame, chain)
             if isinstance(value, (list, dict, set)) or type(value).__name__ == "deque":
                 before.append((chain, value, method, len(value)))
+        for call in statement.calls:
+            bound = chain_of(call.func)
+            schedule = resolve(step.frame, bound.owner) if bound is not None and bound.steps else None
+            if bound is not None and isinstance(schedule, torch.optim.lr_scheduler.LRScheduler):
+                before.append((bound, schedule, "schedule", schedule.last_epoch))
         for name in statement.names:
             if name in statement.nonlocals:
                 before.append((Chain(name), None, "name", _seen(lookup(step.frame, name))))
@@ -120,6 +125,10 @@ class Stores(Watcher):
     def _inside(self, step: Step, chain: Chain, owner: Any, how: str, old: Any) -> None:
         graph = step.graph
         assert graph is not None
+        if how == "schedule":
+            if owner.last_epoch != old:
+                self._add(self._written(step, owner, "last_epoch", how, f"{chain.text}()", True))
+            return
         new = resolve(step.frame, chain)
         if how == "name":
             if not isinstance(new, torch.Tensor) and _seen(new) != old:
@@ -268,7 +277,7 @@ class Stores(Watcher):
         for written in self.written:
             if written.graph != graph.number or written.told:
                 continue
-            if written.kind == "rebound":
+            if written.kind in ("rebound", "schedule"):
                 self._tell(written, None)
             elif written.kind == "host" and written.carried and written.owner() is not None:
                 key = (id(written.owner()), written.name)
