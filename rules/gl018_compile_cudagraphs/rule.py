@@ -93,7 +93,7 @@ def _kept(region: Region) -> Iterator[Problem]:
         elif call is not None and isinstance(fact, Bind) and fact.value is not None:
             origin = _origin(region, fact.value, names, call)
             key = (fact.place.owner, fact.place.name)
-            if origin and _may_stay(region, fact, read):
+            if origin and _may_stay(region, fact, origin, read):
                 names[key] = tuple(dict.fromkeys((*names.get(key, ()), *origin)))
             elif origin:
                 names[key] = origin
@@ -108,11 +108,13 @@ def _kept(region: Region) -> Iterator[Problem]:
                 boxes.setdefault(box, origin[0])
 
 
-def _may_stay(region: Region, bind: Bind, read: list[Branch]) -> bool:
+def _may_stay(region: Region, bind: Bind, calls: tuple[Op, ...], read: list[Branch]) -> bool:
     """True for the best so far: a name keeps its output unless a number that was read beats the one kept with it."""
     if not bind.maybe or bind.old is None or not any(t.storage.born is region for t in tensors(bind.old, 1)):
         return False
-    arms = [b for b in read if queries.covers(b, bind)]
+    near = [b for b in read if len(b.chain) == len(bind.chain) and b.loops == bind.loops]
+    # Where the arm makes the call as well, what it binds is always the output of its own call.
+    arms = [b for b in near if queries.covers(b, bind) and not any(queries.covers(b, c) for c in calls)]
     return any(
         isinstance(f, Bind) and f.place in origins(arm.value) and queries.covers(arm, f)
         for arm in arms
