@@ -99,7 +99,9 @@ def _importers(m: Machine, module: Module, words: list[str]) -> Iterator[Module]
     program = m.names.program
     named = set(program.mentions(module.name.rpartition(".")[2])) if module.name else set()
     paths = {path: None for word in words for path in program.mentions(word) if path != module.path}
-    for path in [p for p in paths if p in named or p.parent == module.path.parent][:FILES]:
+    near = [p for p in paths if p in named or p.parent == module.path.parent]
+    # A name that stands everywhere says nothing about who fills the table, and reading all of them costs too much.
+    for path in near if len(near) <= FILES else ():
         other = program.module(path)
         if other is not None:
             yield other
