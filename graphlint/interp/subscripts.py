@@ -88,15 +88,15 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
     return m.at_place(join(*candidates), Place(base.id, "*", "item")) if candidates else Unknown()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ObjectKey:
     """An object as a key: two are equal if they are the same object."""
 
     id: int | str
     value: Value = field(compare=False)
 
-    def __str__(self) -> str:
-        return f"<{self.id}>"
+    def __repr__(self) -> str:
+        return f"<{self.id}>"  # in a tuple, too: the object itself may hold a whole program
 
 
 def of_key(key: object) -> Value:
