@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Truth
 from graphlint.interp import (
-    attribute_tables,
     attributes,
     evaluate,
     iteration,
@@ -16,7 +15,8 @@ from graphlint.interp import (
     protocols,
     subscripts,
 )
-from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue, Partial
+from graphlint.interp.introspection import callable_, getattr_, hasattr_, isinstance_, setattr_, type_, vars_
+from graphlint.interp.objects import BoundMethod, FunctionValue, Partial
 from graphlint.interp.tensors import dim_value
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -334,68 +334,6 @@ def _reversed(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> 
     return args[0] if args else Unknown()
 
 
-def _getattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if len(args) >= 2 and isinstance(args[1], Const) and isinstance(args[1].value, str):
-        name = args[1].value
-        if len(args) > 2 and isinstance(args[0], Instance) and _has(m, args[0], name) is False:
-            return args[2]
-        found = join(*(attributes.attribute_of(m, o, name, span) for o in options(args[0])))
-        return join(found, args[2]) if len(args) > 2 and isinstance(found, Unknown) else found
-    return Unknown()
-
-
-def _has(m: Machine, value: Value, name: str) -> bool | None:
-    if isinstance(value, Instance):
-        if name in value.attrs:
-            return not isinstance(value.attrs[name], Unknown) or None
-        if isinstance(value.cls, ClassValue):
-            if m.names.class_attribute(m, value.cls, name) is not None:
-                return True
-            return False if value.complete and not value.cls.external_bases else (None if not value.complete else False)
-    if isinstance(value, Tensor):
-        return name in (m.tensor_attrs.get(value.storage.id) or ()) or None
-    return None
-
-
-def _hasattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if len(args) == 2 and isinstance(args[1], Const):
-        known = _has(m, args[0], str(args[1].value))
-        if known is not None:
-            return Const(known)
-    return Host(kind="bool")
-
-
-def _setattr(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if len(args) == 3 and isinstance(args[1], Const):
-        attributes.set_attribute(m, args[0], str(args[1].value), args[2], span, "=", text)
-    elif len(args) == 3 and isinstance(args[0], Instance):
-        from graphlint.fact import Bind
-
-        m.emit(Bind, span, place=Place(args[0].id, "*", "attribute"), value=args[2], old=None, owner=args[0], text=text)
-    return Const(None)
-
-
-def _isinstance(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if len(args) != 2:
-        return Host(kind="bool")
-    answers = {attributes.is_instance(m, o, args[1]) for o in options(args[0])}
-    known = answers.pop() if len(answers) == 1 else None
-    return Host(kind="bool") if known is None else Const(known)
-
-
-def _callable(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    value = args[0] if args else Unknown()
-    if isinstance(value, (FunctionValue, BoundMethod, ClassValue, Partial)):
-        return Const(True)
-    return Const(False) if isinstance(value, (Const, Tensor, Sequence, Mapping)) else Host(kind="bool")
-
-
-def _type(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if len(args) == 1 and isinstance(args[0], Instance):
-        return args[0].cls
-    return Unknown("type")
-
-
 def _abs(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     value = args[0] if args else Unknown()
     if isinstance(value, Tensor):
@@ -414,12 +352,6 @@ def _round(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Val
     if isinstance(value, Const) and isinstance(value.value, (int, float)):
         return Const(round(value.value), origins(value))
     return Host(getattr(value, "source", "other"), inputs=origins(value))
-
-
-def _vars(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    if args and isinstance(args[0], Instance):
-        return attribute_tables.seen(m, args[0]) or Unknown()
-    return Unknown()
 
 
 def _host(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
@@ -442,10 +374,10 @@ _HANDLERS: dict[str, Callable[[Machine, Args, Kwargs, Span, str], Value]] = {
     "format": _repr, "list": _collection("list"), "tuple": _collection("tuple"), "set": _collection("set"),
     "frozenset": _collection("set"), "dict": _dict, "dict.fromkeys": _fromkeys, "enumerate": _enumerate, "zip": _zip,
     "map": _map,
-    "filter": _filter, "reversed": _reversed, "next": iterators.next_, "iter": iterators.iter_, "getattr": _getattr,
-    "hasattr": _hasattr, "setattr": _setattr, "isinstance": _isinstance, "issubclass": _host("bool"),
-    "callable": _callable, "type": _type,
-    "abs": _abs, "round": _round, "vars": _vars, "id": _host("number"), "hash": _host("number"), "open": _host(""),
+    "filter": _filter, "reversed": _reversed, "next": iterators.next_, "iter": iterators.iter_, "getattr": getattr_,
+    "hasattr": hasattr_, "setattr": setattr_, "isinstance": isinstance_, "issubclass": _host("bool"),
+    "callable": callable_, "type": type_,
+    "abs": _abs, "round": _round, "vars": vars_, "id": _host("number"), "hash": _host("number"), "open": _host(""),
     "divmod": _host("number"), "pow": _host("number"), "ord": _host("number"), "chr": _host("string"), "slice": _slice,
     "globals": _host(""), "locals": _host(""), "input": _host("string"), "bytes": _host("string"),
 }  # fmt: skip
