@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -149,6 +150,10 @@ def _child(spec: Spec, path: Path) -> int:
         os.dup2(spec.output_to, 1)
         if spec.errors_to is not None:
             os.dup2(spec.errors_to, 2)
+    if (
+        faulthandler.is_enabled()
+    ):  # not to where it wrote before the fork: a crash of the program is an outcome, and told
+        faulthandler.enable(2)
     from graphlint.runtime.worker import work
 
     result = work(spec)

@@ -15,6 +15,7 @@ import contextlib
 import functools
 import itertools
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from types import TracebackType
@@ -49,7 +50,8 @@ class Observer:
         self.events: list[events.Event] = []
         self.order = 0
         self.capture: Open | None = None
-        self.numbers: dict[int, int] = {}
+        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """Of each graph that lives, the number of its latest capture."""
         self.replays: dict[int, int] = {}
         self._next = itertools.count(1)
         self.timing: Timing | None = None
@@ -72,7 +74,7 @@ class Observer:
 
     # ------------------------------------------------------------ what the wrappers call
     def began(self, graph: Any, mode: str, pool_given: bool) -> None:
-        number = self.numbers[id(graph)] = next(self._next)
+        number = self.numbers[graph] = next(self._next)
         self.log(events.CaptureBegin, graph=number, mode=mode, pool_given=pool_given)
         if self.journal is not None:
             self.journal.begin()
@@ -146,7 +148,7 @@ class Observer:
         self.calls.clear()
 
     def replayed(self, graph: Any) -> None:
-        number = self.numbers.get(id(graph))
+        number = self.numbers.get(graph)
         if number is not None:
             seen = self.replays[number] = self.replays.get(number, 0) + 1
             if seen <= 1000:
@@ -305,7 +307,7 @@ def observed() -> Iterator[Observer]:
 
     @functools.wraps(raw["replay"])
     def replay(self: Any, *args: Any, **kwargs: Any) -> Any:
-        timing, number = observer.timing, observer.numbers.get(id(self), 0)
+        timing, number = observer.timing, observer.numbers.get(self, 0)
         begun = timing.replay(number) if timing is not None else None
         try:
             out = raw["replay"](self, *args, **kwargs)

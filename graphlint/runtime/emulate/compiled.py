@@ -12,6 +12,7 @@ make cudagraphs be skipped. (torch/_inductor/cudagraph_trees.py; measured on an 
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import weakref
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from graphlint.runtime.emulate.record import flat
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
 
 Tensor = torch.Tensor
+_numbers = itertools.count(1)
 WARM_UP, RECORDING, EXECUTION = "warm-up", "recording", "execution"
 
 
@@ -113,6 +115,7 @@ class Region:
 
     def __init__(self, trees: Trees, function: Callable[..., Any], cudagraphs: bool, module: Any) -> None:
         self.trees, self.function, self.cudagraphs, self.module = trees, function, cudagraphs, module
+        self.number = next(_numbers)
         self.shapes: dict[Any, Shape] = {}
         self.made_at = frames.user_sites()
 
@@ -194,7 +197,7 @@ class Region:
             data={
                 "state": state,
                 "shapes": len([s for s in self.shapes.values() if not s.skipped]),
-                "region": id(self),
+                "region": self.number,
             },
         )
         return out

@@ -26,8 +26,6 @@ class Capture:
     """A capture that is open."""
 
     graph: Any = None
-    frame = 0
-    """The frame of the code that opened it."""
 
     def __init__(self, machine: Machine, number: int, line: Line, pool: PoolId, mode: str, kind: str) -> None:
         self.machine, self.number, self.origin, self.pool, self.mode, self.kind = (
@@ -185,7 +183,8 @@ class CUDAGraph:
         )
         machine.capture = Capture(machine, self.number, line, identity, capture_error_mode, self.kind)
         machine.capture.graph = self
-        machine.capture.frame = id(frames.user_frame())
+        for watcher in machine.on_begin:
+            watcher(self.number)
 
     @_alone
     def capture_end(self) -> None:

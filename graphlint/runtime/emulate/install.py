@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -55,6 +56,7 @@ class Patches:
 def _autocast(device: Machine, patches: Patches) -> None:
     """`torch.autocast("cuda")` works on the CPU tensors that stand for CUDA's."""
     kind = torch.amp.autocast_mode.autocast
+    numbers = itertools.count(1)
     begin, enter, leave = kind.__init__, kind.__enter__, kind.__exit__
     enabled, dtype_of, set_enabled = torch.is_autocast_enabled, torch.get_autocast_dtype, torch.set_autocast_enabled
 
@@ -62,6 +64,7 @@ def _autocast(device: Machine, patches: Patches) -> None:
     def init(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
         self._graphlint_cuda = device_type == "cuda"
         self._graphlint_site = frames.in_user_code(frames.user_sites())
+        self._graphlint_number = next(numbers)
         if device_type == "cuda":
             device_type, dtype = "cpu", dtype if dtype is not None else torch.float16
         begin(self, device_type, dtype, enabled, cache_enabled)
@@ -72,7 +75,7 @@ def _autocast(device: Machine, patches: Patches) -> None:
             device.note(
                 name,
                 inside,
-                context=id(self),
+                context=self._graphlint_number,
                 cache=bool(self._cache_enabled),
                 enabled=bool(self._enabled),
                 site=self._graphlint_site,

@@ -59,6 +59,8 @@ class Machine(Timeline):
         """For each block in use, the order of the event at which it was made."""
         self.on_free: list[Callable[[Block], None]] = []
         self.on_make: list[Callable[[Block, str], None]] = []
+        self.on_begin: list[Callable[[int], None]] = []
+        """What is told of a capture that begins, by its number."""
         self.on_graph: list[Callable[[Any], None]] = []
         """What is told of the recording that a capture left; the same for its replays."""
         self.on_replay: list[Callable[[Any], None]] = []

@@ -1,15 +1,14 @@
-"""Which objects a capture made itself, and a way to look at containers again without keeping them alive."""
+"""Which objects a capture made itself."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from graphlint.runtime.identity import Identities
 from graphlint.runtime.syntax import chain_of
 from graphlint.runtime.watch.journal import Step, resolve
 
@@ -17,22 +16,20 @@ _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetCom
 _MAKERS = frozenset(
     ["list", "dict", "set", "copy", "deepcopy", "sorted", "replace", "fromkeys", "defaultdict", "deque", "OrderedDict"]
 )
-#: Containers that are looked at again.
-MAX_HELD = 512
 
 
 class Fresh:
-    """Objects made inside a capture, by the capture's number. While it is open, what was there before is alive or its
-    address may be one of these by chance; that chance is taken."""
+    """Objects made inside a capture, by the capture's number."""
 
-    def __init__(self) -> None:
+    def __init__(self, identities: Identities) -> None:
+        self._identities = identities
         self._made: dict[int, set[int]] = {}
 
     def add(self, graph: int, value: Any) -> None:
-        self._made.setdefault(graph, set()).add(id(value))
+        self._made.setdefault(graph, set()).add(self._identities.number(value))
 
     def holds(self, graph: int, value: Any) -> bool:
-        return id(value) in self._made.get(graph, ())
+        return self._identities.known(value) in self._made.get(graph, ())
 
     def drop(self, graph: int) -> None:
         self._made.pop(graph, None)
@@ -80,38 +77,3 @@ def made_here(node: ast.expr) -> bool:
         return False
     name = str(chain.steps[-1][1]) if chain.steps else chain.root
     return name in _MAKERS or name[:1].isupper()
-
-
-class Held:
-    """References to objects that take no weak ones (lists, dictionaries). They are let go of as soon as nobody else
-    has them."""
-
-    def __init__(self) -> None:
-        self._objects: dict[int, tuple[int, list[Any]]] = {}
-        self._numbers = 0
-
-    def reference(self, value: Any) -> Callable[[], Any]:
-        """Gives the object as long as the program has it, then None."""
-        try:
-            return weakref.ref(value)
-        except TypeError:
-            pass
-        key = id(value)
-        if key not in self._objects:
-            if len(self._objects) >= MAX_HELD:
-                return lambda: None
-            self._numbers += 1
-            self._objects[key] = self._numbers, [value]
-        number = self._objects[key][0]
-
-        def get() -> Any:
-            known = self._objects.get(key)
-            return known[1][0] if known is not None and known[0] == number else None
-
-        return get
-
-    def prune(self) -> None:
-        """Lets go of what only this has."""
-        gone = [key for key, (_, box) in self._objects.items() if sys.getrefcount(box[0]) <= 2]
-        for key in gone:
-            del self._objects[key]

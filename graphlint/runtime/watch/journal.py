@@ -10,11 +10,12 @@ import inspect
 import sys
 import threading
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine
+from graphlint.runtime.identity import Identities
 from graphlint.runtime.syntax import Chain, Statement, statement_at
 
 MISSING: Any = object()
@@ -25,6 +26,8 @@ MAX_STEPS, OF_ONE = 3_000_000, 300_000
 #: Functions that may be left in the middle of a statement, and so many of them that wait.
 _WAITS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 MAX_SUSPENDED = 1000
+#: Bytes of code between the instruction that leaves a function and the one with which it goes on, at most.
+_RESUMED = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +42,8 @@ class Step:
     epoch: int
     """How many replays there were when it began."""
     depth: int
+    call: int
+    """The number of the call that it is a part of."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -52,9 +57,26 @@ class Activation:
 
     frame: FrameType
     number: int
+    """Its own, as long as it lasts: a generator that goes on has the number that it had."""
     parent: Activation | None
     step: Step | None = None
     data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A generator or coroutine that waits. Its frame is not kept: it dies when the program lets go of it."""
+
+    code: CodeType
+    place: int
+    """Of the instruction at which it left."""
+    call: int
+    step: tuple[Any, ...]
+    """The statement that it waits in, without the frame."""
+
+    def goes_on(self, frame: FrameType) -> bool:
+        """Whether it is what runs in a frame that lies at its address: another function would begin at its start."""
+        return frame.f_code is self.code and 0 <= frame.f_lasti - self.place <= _RESUMED
 
 
 class Watcher:
@@ -90,8 +112,9 @@ class Journal:
         self.steps = 0
         self._steps: dict[int, list[Any]] = {}
         """Of each function, by its code's id: how many steps it made, and the code, so that its id stays its own."""
-        self._suspended: dict[int, Step] = {}
-        """Of each generator and coroutine that waits, by its frame's id, the statement that it waits in."""
+        self._suspended: dict[int, Waiting] = {}
+        """Generators and coroutines that wait, by the frame's id."""
+        self.identities = Identities()
         self.replays = 0
         self.leaving: frames.Site | None = None
         """The function that has just returned: what dies now dies with its locals."""
@@ -113,6 +136,7 @@ class Journal:
 
     def _collecting(self, phase: str, info: Any) -> None:
         """What a frame's variables held when they were looked at must not live longer than they do."""
+        self.identities.collecting(phase, info)
         if phase == "start" and self.machine.capture is not None:
             for activation in self.stack:
                 activation.frame.f_locals  # noqa: B018  (reading it brings it up to date)
@@ -133,15 +157,36 @@ class Journal:
         made = self._steps.get(id(code))
         if made is not None and made[0] > OF_ONE:
             return None
-        self.numbers += 1
-        activation = Activation(frame, self.numbers, self.stack[-1] if self.stack else None)
-        self.stack.append(activation)
+        activation = self._activate(frame)
         self.leaving = None
-        waited = self._suspended.pop(id(frame), None)
-        if waited is not None and waited.frame is frame:
-            activation.step = waited
         self._each("entered", activation)
         return self._local
+
+    def _activate(self, frame: FrameType) -> Activation:
+        """A function begins, or goes on."""
+        waited = self._suspended.pop(id(frame), None)
+        goes_on = waited is not None and waited.goes_on(frame)
+        if waited is not None and goes_on:
+            number = waited.call
+        else:
+            self.numbers += 1
+            number = self.numbers
+        activation = Activation(frame, number, self.stack[-1] if self.stack else None)
+        if waited is not None and goes_on:
+            activation.step = Step(frame, *waited.step)
+        self.stack.append(activation)
+        return activation
+
+    def _waits(self, frame: FrameType, activation: Activation, step: Step) -> None:
+        """A generator or coroutine leaves in the middle of a statement, or ends."""
+        while len(self._suspended) >= MAX_SUSPENDED:
+            del self._suspended[next(iter(self._suspended))]
+        rest = (step.statement, step.path, step.line, step.graph, step.epoch, step.depth, step.call, step.notes)
+        self._suspended[id(frame)] = Waiting(frame.f_code, frame.f_lasti, activation.number, rest)
+
+    def call_of(self, frame: FrameType | None) -> int:
+        """The number of the call that runs in a frame; 0 if it is none of the user's."""
+        return next((a.number for a in reversed(self.stack) if a.frame is frame), 0)
 
     def _made(self, frame: FrameType) -> None:
         """A dataclass is made: its generated __init__ has no file."""
@@ -157,8 +202,7 @@ class Journal:
             if any(a.frame is frame for a in stack):
                 stack.pop()
             else:
-                stack.append(Activation(frame, self.numbers, stack[-1] if stack else None))
-                self.numbers += 1
+                self._activate(frame)
         if not stack:
             return self._local
         activation = stack[-1]
@@ -179,9 +223,8 @@ class Journal:
             if statement is not None:
                 capture = self.machine.capture
                 inside = capture.number if capture is not None and self.machine.capturing() else None
-                step = Step(
-                    frame, statement, frame.f_code.co_filename, statement.first, inside, self.replays, len(stack)
-                )
+                path, first = frame.f_code.co_filename, statement.first
+                step = Step(frame, statement, path, first, inside, self.replays, len(stack), activation.number)
                 activation.step = step
                 if inside is not None:
                     self.executed.setdefault(step.path, set()).update(range(statement.first, statement.last + 1))
@@ -189,9 +232,7 @@ class Journal:
         elif event == "return":
             waits = activation.step
             if waits is not None and frame.f_code.co_flags & _WAITS:
-                if len(self._suspended) > MAX_SUSPENDED:
-                    self._suspended.clear()
-                self._suspended[id(frame)] = waits
+                self._waits(frame, activation, waits)
             self._finish(activation)
             self._each("returned", activation, arg)
             activation.step = None
@@ -203,6 +244,7 @@ class Journal:
         step, activation.step = activation.step, None
         if step is not None:
             activation.data["last"] = step
+            self.identities.prune()
             self._each("done", step)
 
     def _each(self, name: str, *arguments: Any) -> None:

@@ -8,6 +8,7 @@ wrong graph by its key; a graph that takes the place of one for other arguments 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -42,8 +43,8 @@ class Frozen:
     values: dict[Name, Any]
     handed: frozenset[str]
     """Arguments that it hands on as they are."""
-    objects: dict[str, int] = field(default_factory=dict)
-    """Of attributes, the objects' ids: one object that changes is not another argument."""
+    objects: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    """Of attributes, the objects, None once they are gone: one object that changes is not another argument."""
     stored: frames.Site | None = None
     told: bool = False
 
@@ -59,7 +60,7 @@ class Keys(Watcher):
 
     def begins(self, step: Step) -> None:
         if step.graph is not None:
-            names = self._loaded.setdefault((step.graph, id(step.frame)), set())
+            names = self._loaded.setdefault((step.graph, step.call), set())
             loads = set(_names(step.statement.loads))
             names.update(loads)
             self._names.setdefault(step.graph, set()).update(loads)
@@ -74,10 +75,11 @@ class Keys(Watcher):
         inner: Activation | None = None
         for activation in reversed(self.journal.stack):
             code, values = activation.frame.f_code, activation.frame.f_locals
-            used = self._loaded.pop((graph.number, id(activation.frame)), set())
+            used = self._loaded.pop((graph.number, activation.number), set())
             direct: set[str] = set()
             if activation.step is not None:  # what it hands on to the code that captures, if that uses it by this name
                 handed = {c.root for c in activation.step.statement.loads if not c.steps}
+                handed |= {n[0] for n in used if len(n) == 1}
                 used |= {n for n in self._names.get(graph.number, ()) if n[0] in handed}
                 if inner is not None:
                     given = arguments_of(activation.step.statement, inner.frame.f_code).values()
@@ -89,7 +91,8 @@ class Keys(Watcher):
                 if name[0] in parameters and host_value(value := _value(activation.frame, name))
             }
             if frozen and code.co_name != "<module>":
-                objects = {n[0]: id(values.get(n[0])) for n in frozen if len(n) > 1}
+                reference = self.journal.identities.reference
+                objects = {n[0]: reference(values[n[0]]) for n in frozen if len(n) > 1 and n[0] in values}
                 self.frozen.append(Frozen(graph.number, code, activation.number, frozen, frozenset(direct), objects))
             inner = activation
 
@@ -133,8 +136,10 @@ class Keys(Watcher):
                 if activation.frame.f_code is not one.code or activation.number == one.call:
                     continue
                 for name, old in one.values.items():
-                    if len(name) > 1 and id(activation.frame.f_locals.get(name[0])) == one.objects.get(name[0]):
-                        continue
+                    if len(name) > 1 and name[0] in one.objects:
+                        same = one.objects[name[0]]()
+                        if same is not None and activation.frame.f_locals.get(name[0]) is same:
+                            continue
                     now = _value(activation.frame, name)
                     if host_value(now) and _plain(now) != old:
                         one.told = True

@@ -16,7 +16,6 @@ import torch
 from graphlint.runtime import frames
 from graphlint.runtime.emulate.machine import Machine
 from graphlint.runtime.syntax import Chain, Statement, chain_of
-from graphlint.runtime.watch.fresh import Held
 from graphlint.runtime.watch.journal import (
     MISSING,
     Activation,
@@ -67,7 +66,6 @@ class Leaves(Watcher):
         super().__init__(machine, journal)
         self.latest: dict[type, tuple[dict[str, Any], int, tuple[int, ...]]] = {}
         """Of each class of the user's, what its newest instance was made with, when, and under which calls."""
-        self.held = Held()
         self._ended: dict[int, int] = {}
         machine.on_graph.append(self._graph)
         machine.listeners.append(self._noted)
@@ -115,8 +113,6 @@ class Leaves(Watcher):
                 origins[name] = (*self.of(caller, _chains(given)), *_returned(caller.step))
 
     def done(self, step: Step) -> None:
-        if step.graph is not None or self.journal.leaving is not None or self.journal.steps % 64 == 0:
-            self.held.prune()
         if step.graph is None or not self.journal.stack:
             return
         activation = self.journal.stack[-1]
@@ -178,7 +174,7 @@ class Leaves(Watcher):
             if host_value(root):
                 found += origins.get(chain.root, ())
                 continue
-            found.append(Leaf(self.held.reference(root), type(root), steps, chain.text, value))
+            found.append(Leaf(self.journal.identities.reference(root), type(root), steps, chain.text, value))
         return _distinct(found)
 
     def _variable(self, activation: Activation, name: str, value: Any) -> tuple[Leaf, ...]:

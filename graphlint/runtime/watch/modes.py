@@ -69,7 +69,8 @@ class Modes(Watcher):
         self.reloads: list[tuple[set[int], frames.Site | None]] = []
         """Where optimizers loaded a state, and the addresses of what it took the place of."""
         self._buffers: list[tuple[weakref.ref[Any], bytes]] = []
-        self._graphed: tuple[Any, set[int]] | None = None
+        self._graphed: frames.Site | None = None
+        """Where callables were graphed whose statistics that moved; they may be put back."""
         machine.on_call.append(self._call)
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
@@ -248,8 +249,7 @@ class Modes(Watcher):
         elif name == "graphed-callables-end":
             moved = [(r, c) for r, c in self._buffers if (b := r()) is not None and _content(b) != c]
             if moved:
-                self._graphed = (frames.in_user_code(at), {id(r) for r, _ in moved})
-                self._moved = moved
+                self._graphed, self._moved = frames.in_user_code(at), moved
 
     def done(self, step: Step) -> None:
         if self._graphed is not None and step.graph is None and self._restored():
@@ -260,7 +260,7 @@ class Modes(Watcher):
 
     def _settled(self) -> None:
         if self._graphed is not None and not self._restored():
-            self.machine.note("statistics-moved", None, site=self._graphed[0])
+            self.machine.note("statistics-moved", None, site=self._graphed)
             self._graphed = None
 
 

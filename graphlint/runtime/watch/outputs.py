@@ -35,8 +35,10 @@ class Kept:
     content: int
     at: frames.Site
     chain: Chain
-    frame: int
+    call: int
+    """Of a variable: the call that it belongs to."""
     owner: int
+    """The number of the object that keeps it; 0 for a variable."""
     how: str
     told: bool = False
     holder: weakref.ref[Any] | None = None
@@ -193,14 +195,12 @@ class OutputWatch(Watcher):
             epoch = self._epoch(known)
             if epoch < 1:
                 continue
-            where = id(step.frame) if how == "name" else 0
+            where, keeper = (step.call, 0) if how == "name" else (0, self.journal.identities.number(owner))
             if how != "container":
-                self.kept = [
-                    k for k in self.kept if not (k.chain == chain and k.frame == where and k.owner == id(owner))
-                ]
+                self.kept = [k for k in self.kept if not (k.chain == chain and k.call == where and k.owner == keeper)]
             if len(self.kept) < 5000:
                 self.kept.append(
-                    Kept(known.number, address, epoch, self._content(address), step.site, chain, where, id(owner), how)
+                    Kept(known.number, address, epoch, self._content(address), step.site, chain, where, keeper, how)
                 )
 
     def _hold(self, step: Step, value: Any, chain: Chain) -> None:
@@ -224,7 +224,7 @@ class OutputWatch(Watcher):
                     step.site,
                     Chain(chain.root, (*chain.steps, ("attr", name))),
                     0,
-                    id(value),
+                    self.journal.identities.number(value),
                     "attribute",
                     holder=reference,
                 )
@@ -251,7 +251,7 @@ class OutputWatch(Watcher):
 
     def _loads(self, chain: Chain, kept: Kept, step: Step) -> bool:
         if kept.how == "name":
-            return chain.root == kept.chain.root and kept.frame == id(step.frame)
+            return chain.root == kept.chain.root and kept.call == step.call
         wanted = kept.chain
         if kept.how == "attribute":
             if len(chain.steps) < len(wanted.steps) or not chain.steps:
@@ -259,12 +259,12 @@ class OutputWatch(Watcher):
             for length in range(1, len(chain.steps) + 1):
                 if chain.steps[length - 1] == wanted.steps[-1]:
                     owner = resolve(step.frame, Chain(chain.root, chain.steps[: length - 1]))
-                    if owner is not MISSING and id(owner) == kept.owner:
+                    if owner is not MISSING and self.journal.identities.known(owner) == kept.owner:
                         return True
             return False
         for length in range(len(chain.steps) + 1):
             value = resolve(step.frame, Chain(chain.root, chain.steps[:length]))
-            if value is not MISSING and id(value) == kept.owner:
+            if value is not MISSING and self.journal.identities.known(value) == kept.owner:
                 return True
         return False
 

@@ -26,7 +26,6 @@ from graphlint.runtime.emulate.storages import storage_of as _storage_of
 from graphlint.runtime.syntax import Chain
 from graphlint.runtime.watch.holders import Change, Place, find
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, follow, resolve
-from graphlint.runtime.watch.leaves import Leaves
 from graphlint.runtime.watch.scratch import Scratch
 from graphlint.runtime.watch.stores import Stores
 
@@ -39,7 +38,7 @@ BUDGET = 20.0
 class Local:
     """A local variable of a running function that holds an input."""
 
-    frame: int
+    call: int
     name: str
     address: int
     graph: int
@@ -77,7 +76,6 @@ class Places(Watcher):
     def __init__(self, machine: Machine, journal: Journal) -> None:
         super().__init__(machine, journal)
         self.scratch = Scratch.of_journal(journal)
-        self.leaves = Leaves.of_journal(journal)
         self._items: dict[int, dict[int, list[Place]]] = {}
         self.known: dict[int, Known] = {}
         self.deaths: list[Death] = []
@@ -99,7 +97,7 @@ class Places(Watcher):
     def begins(self, step: Step) -> None:
         if step.graph is not None:
             for chain in step.statement.loads:
-                self._loads.setdefault((step.graph, id(step.frame), chain.root), step.site)
+                self._loads.setdefault((step.graph, step.call, chain.root), step.site)
                 self._slots(step, chain)
         elif self.known and step.statement.stores:
             step.notes["holders"] = [h for c in step.statement.stores for h in self._under(step, c)]
@@ -110,11 +108,12 @@ class Places(Watcher):
         known = self._items.setdefault(step.graph, {})
         for part, text in ((chain, chain.text), (chain.owner if chain.steps else chain, chain.owner.text)):
             held = resolve(step.frame, part)
-            if not isinstance(held, list) or not held or id(held) in known or len(known) > 200:
+            if not isinstance(held, list) or not held or len(known) > 200 or not isinstance(held[0], torch.Tensor):
                 continue
-            if isinstance(held[0], torch.Tensor):
-                reference = self.leaves.held.reference(held)
-                known[id(held)] = [
+            number = self.journal.identities.number(held)
+            if number not in known:
+                reference = self.journal.identities.reference(held)
+                known[number] = [
                     Place(reference, (("item", i),), f"{text}[{i}]", _storage_of(t).data_ptr(), step.graph)
                     for i, t in enumerate(held[:64])
                     if isinstance(t, torch.Tensor) and self.machine.holds(t)
@@ -163,7 +162,8 @@ class Places(Watcher):
             return
         seen = self._seen.setdefault(capture.number, {})
         for t in held:
-            if id(t) not in seen:
+            before = seen.get(id(t))
+            if before is None or before() is not t:
                 seen[id(t)] = weakref.ref(t)
         writes = self._writes.setdefault(capture.number, set())
         for t in changes:
@@ -212,9 +212,9 @@ class Places(Watcher):
                 if isinstance(value, torch.Tensor) and self.machine.holds(value):
                     address = _storage_of(value).data_ptr()
                     if address in known.inputs:
-                        known.locals.append(Local(id(activation.frame), name, address, graph.number))
+                        known.locals.append(Local(activation.number, name, address, graph.number))
                         code = activation.frame.f_code
-                        used = self._loads.get((graph.number, id(activation.frame), name))
+                        used = self._loads.get((graph.number, activation.number, name))
                         if used is not None and name in code.co_varnames[: code.co_argcount]:
                             self.parameters.append((graph.number, code, name, address, used))
         self.spent += time.perf_counter() - begun
@@ -253,14 +253,14 @@ class Places(Watcher):
             if looks:
                 self.look(known, site)
             for local in known.locals:
-                if local.changed is None and local.frame == id(step.frame) and local.name in step.statement.names:
+                if local.changed is None and local.call == step.call and local.name in step.statement.names:
                     value = step.frame.f_locals.get(local.name)
                     self._compare(local, value, site)
         self.spent += time.perf_counter() - begun
 
     def returned(self, activation: Activation, value: Any) -> None:
         for known in self.known.values():
-            known.locals = [p for p in known.locals if p.frame != id(activation.frame)]
+            known.locals = [p for p in known.locals if p.call != activation.number]
 
     def look(self, known: Known, site: frames.Site | None) -> None:
         for place in known.places:

@@ -53,7 +53,8 @@ class Stores(Watcher):
     def __init__(self, machine: Machine, journal: Journal) -> None:
         super().__init__(machine, journal)
         self.leaves = Leaves.of_journal(journal)
-        self.fresh = Fresh()
+        self.identities = journal.identities
+        self.fresh = Fresh(journal.identities)
         self.written: list[Written] = []
         self.replays: dict[int, int] = {}
         self._loaded: dict[int, dict[Key, set[tuple[str, int]]]] = {}
@@ -64,8 +65,14 @@ class Stores(Watcher):
         """Of each capture, what the numbers that it stored were made of."""
         self._pending: list[tuple[Written, int]] = []
         """Tensors that took the place of others, with the addresses of those."""
+        self._openers: dict[int, int] = {}
+        """Of each capture, the call of the code that opened it."""
+        machine.on_begin.append(self._begun)
         machine.on_graph.append(self._graph)
         machine.on_replay.append(self._replay)
+
+    def _begun(self, graph: int) -> None:
+        self._openers[graph] = self.journal.call_of(frames.user_frame())
 
     def entered(self, activation: Activation) -> None:
         if self.machine.capture is not None and self.machine.capturing():
@@ -81,7 +88,7 @@ class Stores(Watcher):
         self._load(step)
         before: list[tuple[Chain, Any, str, Any]] = []
         for chain in statement.stores:
-            before.append((chain, resolve(step.frame, chain.owner), "store", _seen(resolve(step.frame, chain))))
+            before.append((chain, resolve(step.frame, chain.owner), "store", self._seen(resolve(step.frame, chain))))
         for chain, method in statement.mutated:
             value = resolve(step.frame, chain)
             if isinstance(value, (list, dict, set)) or type(value).__name__ == "deque":
@@ -93,7 +100,7 @@ class Stores(Watcher):
                 before.append((bound, schedule, "schedule", schedule.last_epoch))
         for name in statement.names:
             if name in statement.nonlocals:
-                before.append((Chain(name), None, "name", _seen(lookup(step.frame, name))))
+                before.append((Chain(name), None, "name", self._seen(lookup(step.frame, name))))
         step.notes["before"] = before
 
     def _load(self, step: Step) -> None:
@@ -104,13 +111,13 @@ class Stores(Watcher):
             if len(loads) > 20_000:
                 return
             if chain.root not in step.frame.f_code.co_varnames:
-                loads.setdefault((id(step.frame.f_globals), chain.root), set()).add(line)
+                loads.setdefault((self.identities.number(step.frame.f_globals), chain.root), set()).add(line)
             for owner, name in _walk(step.frame, chain):
-                loads.setdefault((id(owner), name), set()).add(line)
+                loads.setdefault((self.identities.number(owner), name), set()).add(line)
 
     def loaded(self, graph: int, owner: Any, name: Any) -> bool:
         """Whether a statement of the captured code reads an attribute, an item or a global."""
-        return (id(owner), name) in self._loaded.get(graph, {})
+        return (self.identities.known(owner), name) in self._loaded.get(graph, {})
 
     def done(self, step: Step) -> None:
         if step.graph is None:
@@ -131,7 +138,7 @@ class Stores(Watcher):
             return
         new = resolve(step.frame, chain)
         if how == "name":
-            if not isinstance(new, torch.Tensor) and _seen(new) != old:
+            if not isinstance(new, torch.Tensor) and self._seen(new) != old:
                 self._host(step, step.frame.f_globals, chain.root, chain.text, old, new)
             return
         if self.fresh.holds(graph, owner):
@@ -146,7 +153,7 @@ class Stores(Watcher):
             self._host(step, owner, name, chain.text, old, new)
             return
         carried = self._carries(step, owner, name, False, earlier=True)
-        if carried and isinstance(old, tuple) and old[0] == "tensor" and _seen(new) != old:
+        if carried and isinstance(old, tuple) and old[0] == "tensor" and self._seen(new) != old:
             written = self._written(step, owner, name, "rebound", chain.text, True)
             self._pending.append((written, old[1]))
 
@@ -154,15 +161,16 @@ class Stores(Watcher):
         """A number, a container or another object was stored."""
         assert step.graph is not None
         origins = self._origins.setdefault(step.graph, {})
-        known = origins.get((id(owner), name))
+        key = (self.identities.number(owner), name)
+        known = origins.get(key)
         leaves = self._made_of(step)
         if step.statement.augmented:
             leaves += self._stood_there(owner, name, text, old) if known is None else known
         carried = self._carries(step, owner, name, any(_at(x, owner, name) for x in leaves))
-        origins[id(owner), name] = leaves
+        origins[key] = leaves
         read = bool(step.notes.get("read"))
         kind = "host" if host_value(new) or new is None else "container"
-        if carried and (_seen(new) != old or read):
+        if carried and (self._seen(new) != old or read):
             self._add(self._written(step, owner, name, kind, text, True))
         elif not carried and kind == "host":
             always = read or self._clock(step)
@@ -173,14 +181,14 @@ class Stores(Watcher):
         if old[0] != "host":
             return ()
         how = "item" if isinstance(owner, (dict, list)) else "attr"
-        return (Leaf(self.leaves.held.reference(owner), type(owner), ((how, name),), text, old[1]),)
+        return (Leaf(self.identities.reference(owner), type(owner), ((how, name),), text, old[1]),)
 
     def _carries(self, step: Step, owner: Any, name: Any, of_itself: bool, earlier: bool = False) -> bool:
         """Whether what is stored is made of what stood there before the capture. of_itself: it is known to be.
         earlier: what was read there earlier in the capture counts, too."""
         graph = step.graph
         assert graph is not None
-        key = (id(owner), name)
+        key = (self.identities.number(owner), name)
         lines = self._loaded.get(graph, {}).get(key, set())
         of_itself = of_itself or step.statement.augmented or (step.path, step.line) in lines
         if not of_itself and isinstance(owner, dict):
@@ -223,7 +231,8 @@ class Stores(Watcher):
             return leaves
         found: list[Leaf] = []
         for leaf in leaves:
-            key = (id(leaf.root()), leaf.steps[0][1]) if leaf.root is not None and len(leaf.steps) == 1 else None
+            root = leaf.root() if leaf.root is not None and len(leaf.steps) == 1 else None
+            key = (self.identities.known(root), leaf.steps[0][1]) if root is not None else None
             found += origins.get(key, (leaf,))
         return tuple({x.key: x for x in found}.values())
 
@@ -239,8 +248,7 @@ class Stores(Watcher):
 
     def _opens(self, step: Step) -> bool:
         """Whether the statement stands in the very function that opened the capture."""
-        capture = self.machine.capture
-        return capture is not None and getattr(capture, "frame", None) == id(step.frame)
+        return self.machine.capture is not None and self._openers.get(self.machine.capture.number) == step.call
 
     def _written(
         self,
@@ -255,12 +263,24 @@ class Stores(Watcher):
         assert step.graph is not None
         steps = [a.step for a in reversed(self.journal.stack)]
         way = tuple(s.site for s in steps if s is not None and s.graph == step.graph)
-        owned = self.leaves.held.reference(owner)
+        owned = self.identities.reference(owner)
         return Written(step.graph, step.site, owned, name, kind, text, way, carried, leaves)
 
     def _add(self, written: Written) -> None:
         if len(self.written) < MAX_WRITTEN:
             self.written.append(written)
+
+    def _seen(self, value: Any) -> Any:
+        """What is kept of a value to compare it later."""
+        if value is MISSING or value is None:
+            return ("none",)
+        if isinstance(value, torch.Tensor):
+            return ("tensor", _storage_of(value).data_ptr())
+        if host_value(value):
+            return ("host", tuple(value) if isinstance(value, list) else value)
+        if isinstance(value, (list, dict, set)):
+            return ("container", self.identities.number(value), len(value))
+        return ("other", self.identities.number(value))
 
     # ------------------------------------------------------------ captures and replays
     def _graph(self, graph: Any) -> None:
@@ -279,8 +299,8 @@ class Stores(Watcher):
                 continue
             if written.kind in ("rebound", "schedule"):
                 self._tell(written, None)
-            elif written.kind == "host" and written.carried and written.owner() is not None:
-                key = (id(written.owner()), written.name)
+            elif written.kind == "host" and written.carried and (owner := written.owner()) is not None:
+                key = (self.identities.known(owner), written.name)
                 lines = loads.get(key, set()) - {(written.at.path, written.at.line)}
                 if lines:  # a counter that the captured code itself depends on
                     path, line = min(lines)
@@ -383,16 +403,3 @@ def _walk(frame: Any, chain: Chain) -> Any:
         except TypeError:
             return
         yield owner, name
-
-
-def _seen(value: Any) -> Any:
-    """What is kept of a value to compare it later; nothing is kept alive."""
-    if value is MISSING or value is None:
-        return ("none",)
-    if isinstance(value, torch.Tensor):
-        return ("tensor", _storage_of(value).data_ptr())
-    if host_value(value):
-        return ("host", tuple(value) if isinstance(value, list) else value)
-    if isinstance(value, (list, dict, set)):
-        return ("container", id(value), len(value))
-    return ("other", id(value))
