@@ -136,9 +136,11 @@ def lives_on(region: Region, fact: Fact) -> bool:
     if next_replay(region, fact) is not None:
         return True
     begin = begins(region)
-    if replays(region) or begin is None or begin.complete or past(region) != "sure" or graph_dropped(region, fact):
+    if begin is None or begin.complete or past(region) != "sure" or graph_dropped(region, fact):
         return False
-    return _handed_out(region)
+    # One that stood where a later capture's graph stands now is known, too, to be replayed no more.
+    replayed = any(isinstance(f, Replay) and region in f.replayed for f in region.after)
+    return not replayed and _handed_out(region)
 
 
 @lru_cache(maxsize=16)
@@ -147,6 +149,11 @@ def _handed_out(region: Region) -> bool:
     mine = {g.id for g in queries.graphs(region.graph)}
     if not mine:
         return True
+    if not region.outlived:
+        return any(
+            isinstance(f, Unfollowed) and any(g.id in mine for a in f.args for g in queries.held_graphs(a))
+            for f in region.after
+        )
     for fact in region.life:
         if fact.order > region.begin and isinstance(fact, Return) and _holds_code(fact.value):
             return True
@@ -194,6 +201,21 @@ def _dropped_at(region: Region) -> int:
         ):
             return later.order
     return 1 << 60
+
+
+def graph_replaced(region: Region, fact: Fact) -> bool:
+    """True if the call that makes `fact` has put another graph where this one was kept: both go together."""
+    mine = queries.graphs(region.graph)
+    return any(
+        isinstance(later, Bind)
+        and later.order < fact.order
+        and later.place.kind in ("attribute", "item")
+        and (later.chain, later.loops[:1]) == (fact.chain, fact.loops[:1])
+        and later.old is not None
+        and any(g in mine for g in queries.held_graphs(later.old))
+        and not any(g in mine for g in queries.held_graphs(later.value))
+        for later in (region.after if mine else ())
+    )
 
 
 def captured_elsewhere(region: Region, storage: Storage) -> bool:

@@ -85,6 +85,8 @@ class Region:
     """Storages made outside that captured work writes."""
     outputs: dict[Storage, Fact] = field(default_factory=dict, repr=False)
     """Storages made inside, each with the fact that made it."""
+    outlived: bool = True
+    """False if nothing that outlives the code that was run holds the graph: it dies with the objects around it."""
     spent: bool = False
     """True if the work budget ran out inside: what follows was not seen."""
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from graphlint import queries
 from graphlint.config import Config
 from graphlint.fact import CaptureBegin
 from graphlint.interp import again, attributes, capture, making
@@ -233,6 +234,7 @@ class _Run:
             scope.variables["__name__"] = Const("__main__")
             m.complete = True
             m.run_in(scope, self.module.body())
+            self._tell_outlived()
             m.complete, m.way = False, None
             self._uncalled()
             capture.never_entered(m)
@@ -245,6 +247,7 @@ class _Run:
                 self._as_region(callee)
             else:
                 self.returned = m.run_frame(scope, lambda: m.call(callee, (), {"*": Unknown()}, _NOWHERE, function))
+                self._tell_outlived()
         except BudgetSpent:
             m.budget = m.ticks
         m.way = None
@@ -322,12 +325,23 @@ class _Run:
                 span = instance.made.span if instance.made else _NOWHERE
                 m.run_frame(scope, partial(m.call, instance, (), {"*": Unknown()}, span, "compiled"))
 
+    def _alive(self) -> set[int]:
+        """The ids of the objects that somebody can still use."""
+        m = self.m
+        return escaping(self.returned, [*m.abstract.values(), *self.receivers], m.names.scopes.values(), m.life)
+
+    def _tell_outlived(self) -> None:
+        """Marks the captures whose graph nobody can replay any more."""
+        alive = self._alive() if self.m.regions else set()
+        for region in self.m.regions:
+            mine = {g.id for g in queries.graphs(region.graph)}
+            region.outlived = not mine or bool(mine & alive)
+
     def _harness(self, function: str) -> None:
         """Runs what the users of a capturing object would call: the capture first (a counter may put it off for a few
         calls), then everything else, twice."""
         m = self.m
-        scopes = m.names.scopes.values()
-        alive = escaping(self.returned, [*m.abstract.values(), *self.receivers], scopes, m.life)
+        alive = self._alive()
         for instance in list(m.made):
             if instance.id not in alive:
                 continue

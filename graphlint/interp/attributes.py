@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import attribute_tables, backward, delegation, descriptors, making, tuples
+from graphlint.interp import attribute_tables, backward, capture, delegation, descriptors, making, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -248,6 +248,9 @@ def bind_to(m: Machine, value: Value, receiver: Value, owner: ClassValue, span: 
     """A class's attribute as seen through an instance."""
     if isinstance(value, Instance) and value.external == making.FIELD:
         return Unknown()  # says how the objects get it
+    if isinstance(value, Instance) and (compiled := capture.compiled_function(value)) is not None:
+        # What torch.compile makes of a function is a function, and so a method.
+        return value if compiled.binding != "function" else Partial(function=value, args=(receiver,))
     if not isinstance(value, FunctionValue):
         return value
     if value.binding == "staticmethod":

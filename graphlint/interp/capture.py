@@ -252,6 +252,12 @@ def compile_(m: Machine, args: Args, kwargs: Kwargs, span: Span) -> Value:
     return compiled
 
 
+def compiled_function(value: Instance) -> FunctionValue | None:
+    """The function that was compiled into `value`, if that is what `value` is."""
+    function = value.attrs.get("$function") if value.external == "torch.compile" else None
+    return function if isinstance(function, FunctionValue) else None
+
+
 def _compile_kind(m: Machine, kwargs: Kwargs) -> str:
     """ "cudagraphs", "maybe" (a mode that is not known) or "plain"."""
     if m.inductor_cudagraphs:

@@ -84,7 +84,11 @@ def _at_bind(region: Region, fact: Bind, heap: Heap, lent: set[Storage], kept: s
             continue
         if storage in kept and empty and fact.place.kind in ("local", "global"):
             continue
-        if places.lives_on(region, fact) and not places.graph_dropped(region, fact):
+        if (
+            places.lives_on(region, fact)
+            and not places.graph_dropped(region, fact)
+            and not places.graph_replaced(region, fact)
+        ):
             text = fact.text.removesuffix(".clear") if fact.how == "clear" else fact.text
             name = f"`{text}`" if text else "this"
             if empty:
