@@ -100,7 +100,7 @@ class Driver(_Analyser):
         self.more = (*config.capture_context_managers, *(w.name for w in config.capture_wrappers))
         self.files = self._capture_files()
         with program.noted() as self._device_notes:
-            self._default_device()  # asked once an analysis, and every run rests on the answer
+            self._changing_device()  # asked once an analysis, and every run rests on the answer
 
     # ---------------------------------------------------------------------------------------- sites
 

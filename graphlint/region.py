@@ -69,6 +69,8 @@ class Region:
     graph: Value | None = None
     pool: Value | None = None
     stream: Value | None = None
+    own_stream: Value | None = None
+    """The capturing stream, where none was given and captured code asked for the current one."""
     options: dict[str, Value] = field(default_factory=dict)
     warm: bool = False
     hurried: bool = False

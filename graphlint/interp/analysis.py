@@ -17,7 +17,7 @@ from graphlint.interp.escape import escaping
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
-from graphlint.interp.roots import MAX_CALLERS, Climber, Related, Root, Site, is_test, sites
+from graphlint.interp.roots import MAX_CALLERS, Climber, Related, Root, Site, is_script, is_test, sites
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
@@ -71,6 +71,7 @@ class _Analyser:
         self.left = PROJECT_BUDGET
         self.site_classes: dict[tuple[Path, str], list[str]] = {}
         self.way = Way()
+        self._changing: set[Path] | None = None
 
     def run(self, targets: Collection[str] | None = None) -> Analysis:
         more = (*self.config.capture_context_managers, *(w.name for w in self.config.capture_wrappers))
@@ -139,7 +140,7 @@ class _Analyser:
         module = self.program.module(root.path)
         if module is None:
             return []
-        names = Names(self.program, self.config, self._default_device())
+        names = Names(self.program, self.config, self._default_device(root))
         # A project with many captures spends less on each: the first roots may take all they need, later ones share.
         # A script says all of what it does, so it may be explored further than a function whose callers are unknown.
         most = EXPLORE_BUDGET if root.function else 3 * EXPLORE_BUDGET
@@ -161,13 +162,23 @@ class _Analyser:
         self.left = max(0, self.left - machine.ticks)
         return _few(machine.regions)
 
-    def _default_device(self) -> Device:
+    def _default_device(self, root: Root) -> Device:
         if self.config.assume_device in ("cuda", "cpu"):
             return "cuda" if self.config.assume_device == "cuda" else "cpu"
-        if not hasattr(self, "_device"):
-            touched = self.program.mentions("set_default_device") or self.program.mentions("set_default_tensor_type")
-            self._device: Device = "?" if touched else "cpu"
-        return self._device
+        changing = self._changing_device()
+        # What another script or test sets for itself is not set in this one.
+        apart = bool(changing) and self._runs_alone(root.path)
+        return "?" if any(p == root.path or not (apart and self._runs_alone(p)) for p in changing) else "cpu"
+
+    def _changing_device(self) -> set[Path]:
+        """The files that name what changes the default device."""
+        if self._changing is None:
+            words = ("set_default_device", "set_default_tensor_type")
+            self._changing = {path for word in words for path in self.program.mentions(word)}
+        return self._changing
+
+    def _runs_alone(self, path: Path) -> bool:
+        return is_test(path) or is_script(self.program.source(path).text)
 
     def _configured(self, text: str) -> None:
         """A root that the user names: `package.module.function` or `package.module:Class.method`."""

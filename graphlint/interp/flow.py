@@ -98,17 +98,20 @@ def decide(m: Machine, node: tree.If | tree.IfExp, how: str, go: Callable[[Any],
     known = truth(m, test, how, node.test)
     if known is None and settling.settled(m, node):
         known = False
-    start = len(m.life)
+    start = until = len(m.life)
 
     def arm(taken: bool) -> str:
+        nonlocal until
         body = node.body if taken else node.orelse
         if known is None:
             narrow(m, node.test, taken)
         note_branch(m, node.test, test, taken, body)
-        return go(body)
+        how = go(body)
+        until = len(m.life) if taken else until
+        return how
 
     end = arm(known) if known is not None else branch(m, [lambda: arm(True), lambda: arm(False)])
-    settling.note(m, node, start)
+    settling.note(m, node, start, until)
     return end
 
 

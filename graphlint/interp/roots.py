@@ -184,9 +184,9 @@ def _owner(module: Module, line: int) -> str:
     return outermost_first[-1].qualname if outermost_first else ""
 
 
-def is_script(module: Module) -> bool:
-    """True if running the file does something: a main block, or calls and loops at top level."""
-    return "__main__" in module.source.text
+def is_script(text: str) -> bool:
+    """True for the text of a file that is made to be run."""
+    return "__main__" in text
 
 
 class Climber:

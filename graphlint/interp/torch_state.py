@@ -22,7 +22,6 @@ class TorchState(Tape, Journal):
         self.default_device: Device = default_device
         self.default_stream = Instance(cls=External("torch.cuda.Stream"))
         self.set_stream: Value | None = None
-        self.capture_streams: dict[int, Instance] = {}
         self.inductor_cudagraphs = False
         self.tensor_attrs: dict[int, dict[str, Value]] = {}
         self.to_differentiate: dict[int, Value] = {}
@@ -68,7 +67,9 @@ class TorchState(Tape, Journal):
                     return found
             if self.region.stream is not None and not isinstance(self.region.stream, Const):
                 return self.region.stream
-            return self.capture_streams.setdefault(id(self.region), Instance(cls=External("torch.cuda.Stream")))
+            if self.region.own_stream is None:
+                self.region.own_stream = Instance(cls=External("torch.cuda.Stream"))
+            return self.region.own_stream
         for context in reversed(self.contexts):
             if (found := _made_current(context)) is not None:
                 return found

@@ -196,8 +196,9 @@ def _current(region: Region, fact: Fact) -> int:
 
 def _own_stream(region: Region) -> int:
     """The capturing stream: given, or what `current_stream()` handed out in the capture."""
-    if (given := cuda_streams.identity(region.stream, cuda_streams.STREAMS)) is not None:
-        return given
+    for stream in (region.stream, region.own_stream):
+        if (known := cuda_streams.identity(stream, cuda_streams.STREAMS)) is not None:
+            return known
     if region.kind != "graph":
         begin = places.begins(region)
         block = queries.stream_block(begin) if begin is not None else None

@@ -55,6 +55,8 @@ def check(region: Region) -> Iterator[Problem]:
             if fact.how in ("clear", "pop", "popleft") and fact.owner is not None:
                 emptied.add(getattr(fact.owner, "id", 0))
                 problem = _taken(region, fact)
+            elif _begun_anew(region, fact):
+                emptied |= _containers(fact.old)
             elif key not in fresh and _outlives(region, fact, binders):
                 problem = _bound(region, fact, made, (fact.at.path, fact.at.line) in reads)
             if fact.how == "=" and problem is None:
@@ -189,6 +191,16 @@ def _kept(region: Region, fact: Keep, emptied: set[int]) -> Problem | None:
     what = f"`{name}`" if name else "a container"
     message = f"{what} grows while capturing only: replays run no Python and add nothing to it"
     return _problem(region, fact, message)
+
+
+def _begun_anew(region: Region, fact: Bind) -> bool:
+    """True if captured code puts a container of its own in the place of one: what it gathers is of this run alone."""
+    made = [o for o in options(fact.value) if isinstance(o, (Sequence, Mapping))] if fact.value is not None else []
+    return bool(made) and all(o.born is region for o in made)
+
+
+def _containers(value: Value | None) -> set[int]:
+    return {o.id for o in options(value) if isinstance(o, (Sequence, Mapping))} if value is not None else set()
 
 
 def _taken(region: Region, fact: Bind) -> Problem | None:
