@@ -89,6 +89,8 @@ class Region:
     """Storages made inside, each with the fact that made it."""
     outlived: bool = True
     """False if nothing that outlives the code that was run holds the graph: it dies with the objects around it."""
+    repeated: list[tuple[Value, tuple[Value, ...]]] = field(default_factory=list, repr=False)
+    """Calls that were not run again: the result of the first, and what this one was given."""
     spent: bool = False
     """True if the work budget ran out inside: what follows was not seen."""
 

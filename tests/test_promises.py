@@ -30,6 +30,7 @@ LAYERS = (
     (
         "rule",
         "queries",
+        "histories",
         "arguments",
         "batches",
         "doubt",

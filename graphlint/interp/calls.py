@@ -160,7 +160,7 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     key = repeats.signature(m, function, args, kwargs)
     if key is not None and key in m.memo:
         m.reach(function, function.scope.module)
-        return m.memo[key]
+        return repeats.taken(m, m.memo[key], args, kwargs)
     asked = repeats.asked_before(function, args, kwargs)
     if asked is not None and asked in m.cached_calls:
         return m.cached_calls[asked]

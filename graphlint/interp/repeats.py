@@ -55,7 +55,17 @@ def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -
         id(function.scope) if function.scope.parent else 0,
         parts,
         m.conditions > 0,
+        m.grad_enabled(),
     )
+
+
+def taken(m: Machine, result: Value, args: Args, kwargs: Kwargs) -> Value:
+    """The result of a call that is not run again; it hangs on what this one is given too."""
+    if m.region is not None and isinstance(result, (Tensor, Sequence, Mapping)):
+        given = tuple(v for v in (*args, *kwargs.values()) if isinstance(v, (Tensor, Sequence, Mapping)))
+        if given:
+            m.region.repeated.append((result, given))
+    return result
 
 
 def asked_before(function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
@@ -120,7 +130,8 @@ def _kind(value: Value) -> object:
     match value:
         case Tensor():
             own = value.storage.id if value.storage.born is None else 0
-            return ("T", value.device, value.dtype, value.shape, own)
+            tracked = value.requires_grad or value.grad_graph
+            return ("T", value.device, value.dtype, value.shape, own, tracked)
         case Const():
             try:
                 hash(value.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphlint.fact import Bind, Context
+from graphlint.histories import recording
 from graphlint.interp.journal import Journal
 from graphlint.interp.tape import Tape
 from graphlint.queries import STREAM_BLOCKS, stream_of
@@ -77,12 +78,7 @@ class TorchState(Tape, Journal):
 
     def grad_enabled(self) -> bool:
         """False inside the innermost block that turns autograd off."""
-        for context in reversed(self.contexts):
-            if context.name in ("torch.no_grad", "torch.inference_mode"):
-                return False
-            if context.name == "torch.enable_grad":
-                return True
-        return True
+        return recording(self.contexts)
 
     def grad_of(self, parameter: Tensor) -> Tensor:
         attrs = self.tensor_attrs.setdefault(parameter.storage.id, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphlint import places, queries
+from graphlint import histories, places, queries
 from graphlint.fact import Bind, Fact, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
@@ -12,7 +12,7 @@ from graphlint.rule import rule
 from graphlint.source import Location
 from graphlint.value import Const, Instance, Storage, Tensor, Unknown, Value, tensors
 
-_BACKWARD = ("Tensor.backward", "torch.autograd.backward")
+_BACKWARD = histories.BACKWARD
 
 
 @rule("GL015", "grad-lifetime", "error", "`.grad` exists at the capture, or is cleared while a graph writes it")
@@ -30,10 +30,12 @@ def check(region: Region) -> Iterator[Problem]:
 
 
 def _manual(region: Region) -> Iterator[Problem]:
-    backward = next((f for f in region.captured if isinstance(f, Op) and f.name in _BACKWARD), None)
-    if backward is None:
+    inside = region.life[region.position(region.begin) : region.position(region.end)]
+    backwards = [f for f in region.captured if isinstance(f, Op) and f.name in _BACKWARD]
+    if not backwards:
         return
-    used = _parameters(region)
+    backward = backwards[0]
+    used = _parameters(region) & {s for b in backwards for s in histories.filled(region, b, inside).storages}
     if (left := _left_over(region, backward, used)) is not None:
         message = (
             "`.grad` of an earlier backward is still there when this one is captured, so every replay adds to it: "
@@ -146,19 +148,18 @@ def _zeroes(region: Region, fact: Fact, used: set[Storage]) -> bool:
 def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
     """The eager backward whose gradients are still there at the captured one; None if there is none."""
     present: Fact | None = None
-    recent: set[Storage] = set()
+    recent: list[Fact] = []
     for fact in region.life:
         if fact.order >= captured.order:
             break
         if fact.region is not None and fact.region is not region:
             continue
-        if isinstance(fact, (Op, Operator, Index)):
-            for value in queries.operands(fact):
-                recent |= {t.storage for t in tensors(value, 1) if t.storage.kind == "parameter"}
+        if isinstance(fact, (Op, Operator, Index, Write)):
+            recent.append(fact)
         if isinstance(fact, Op) and fact.name in _BACKWARD:
-            if fact.region is None and (recent & used if recent and used else fact.at == captured.at):
+            if fact.region is None and _fills(region, fact, recent, used, captured):
                 present = fact
-            recent = set()
+            recent = []
         elif present is not None and _clears(fact, used):
             present = None
         elif isinstance(fact, Bind) and fact.place.name == "requires_grad":
@@ -172,6 +173,13 @@ def _left_over(region: Region, captured: Op, used: set[Storage]) -> Fact | None:
     if any(_zeroes(region, f, used) or _given(f) for f in region.after if f.region is None):
         return None
     return present
+
+
+def _fills(region: Region, backward: Op, recent: list[Fact], used: set[Storage], captured: Op) -> bool:
+    """True if an eager backward gives gradients to parameters that the captured one writes."""
+    leaves = histories.filled(region, backward, recent)
+    given = {s for s in leaves.storages if s.kind == "parameter"}
+    return bool(given & used) if used and (given or leaves.sure) else backward.at == captured.at
 
 
 def _accumulates_on_purpose(region: Region) -> bool:
