@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -467,6 +468,32 @@ def test_threads_beside_a_capture_keep_to_themselves(device: Machine) -> None:
             reader.join()
     assert [reader.wrong for reader in readers] == [[], []] and all(reader.rounds for reader in readers)
     assert not [e for e in device.events if isinstance(e, events.Note) and e.name == "ran-outside"]
+
+
+def test_a_default_device_is_one_of_its_thread(device: Machine) -> None:
+    made: list[Any] = []
+    host = torch.ones(2)
+    torch.set_default_device("cuda")
+    try:
+        thread = threading.Thread(target=lambda: made.append(torch.ones(2)))
+        thread.start()
+        thread.join()
+        assert torch.ones(2).is_cuda and not made[0].is_cuda and not torch.zeros_like(host).is_cuda
+    finally:
+        torch.set_default_device("cpu")
+    assert torch.zeros_like(host.cuda()).is_cuda
+    torch.set_default_device(None)
+
+
+def test_a_graph_dies_where_the_program_lets_go_of_it(device: Machine) -> None:
+    x = torch.ones(2, device="cuda")
+    graph, reference = torch.cuda.CUDAGraph(), []
+    with torch.cuda.graph(graph):
+        x.mul_(2)
+        asked = device.capture  # as a thread does that is stopped right then
+    reference.append(weakref.ref(graph))
+    del graph
+    assert asked is not None and reference[0]() is None
 
 
 def test_memory_that_is_given_back_while_memory_is_cut(device: Machine) -> None:

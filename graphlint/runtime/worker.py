@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -159,7 +160,11 @@ def judge(run: list[events.Event]) -> list[Observation]:
 def run_target(spec: Spec, result: Result) -> None:
     """Runs the program; what it raises is shown as Python would, and kept."""
     try:
-        spec.target.run()
+        try:
+            spec.target.run()
+        finally:
+            if spec.target.call is None:
+                _await_threads()
     except SystemExit as error:
         result.exit = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
         if isinstance(error.code, str):
@@ -177,6 +182,15 @@ def run_target(spec: Spec, result: Result) -> None:
         text = str(error).splitlines()
         result.outcome, result.exit = "error", 130 if isinstance(error, KeyboardInterrupt) else 1
         result.detail = f"{type(error).__name__}: {text[0] if text else ''}"
+
+
+def _await_threads() -> None:
+    """A script's threads go on when it has run to its end, and Python waits for them; executors end theirs."""
+    for finish in reversed(getattr(threading, "_threading_atexits", ())):
+        finish()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 def _show(error: BaseException) -> None:

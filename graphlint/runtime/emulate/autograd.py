@@ -39,7 +39,7 @@ def check(machine: Machine, tensors: Any, leaves: bool) -> None:
             if leaves and node.metadata.get("graphlint_stream", -1) == 0:
                 leaf = name
         elif machine.stream_at(node._sequence_nr()) == 0:
-            made = machine.forward_sites.get(node._sequence_nr(), ())
+            made = machine.here.forward_sites.get(node._sequence_nr(), ())
             machine.refuse("autograd", "forward", _text(machine, name), name, made_at=made)
             return
     if leaf:

@@ -58,7 +58,7 @@ def cuda(machine: Machine) -> dict[str, Any]:
         if machine.capture is not None:
             machine.note("empty-cache", machine.capture.number)
             return
-        arena.empty_cache()
+        machine.empty_cache()
 
     def capturing() -> bool:
         inside = machine.capturing()

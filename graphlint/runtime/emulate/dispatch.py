@@ -165,7 +165,7 @@ class DeviceMode(TorchDispatchMode):
                 and torch.is_grad_enabled()
                 and any(t.requires_grad for t in held)
             ):
-                sites = machine.forward_sites
+                sites = here.forward_sites
                 if len(sites) > 20_000:
                     sites.clear()
                 sites[torch._C._autograd._get_sequence_nr() - 1] = frames.user_sites(4)

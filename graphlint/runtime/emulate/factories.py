@@ -50,23 +50,27 @@ NAMES = [
     "polar",
     "from_file",
 ]
+#: They make their result where their arguments lie, as `torch.zeros_like` does, whatever the default device.
+_FOLLOW = frozenset({"normal", "complex", "polar", "from_file"})
 
 
 def default_device() -> Any:
     """The device that `torch.set_default_device` or `with torch.device(...)` chose; None if none did."""
-    # `with torch.device(...)` pushes its mode from C++, which leaves torch.utils._device.CURRENT_DEVICE unset.
+    # not torch.utils._device.CURRENT_DEVICE, which all threads share: the choice is one of this thread
     for depth in reversed(range(torch._C._len_torch_function_stack())):
         mode = torch._C._get_function_stack_at(depth)
         if isinstance(mode, torch.utils._device.DeviceContext):
             return mode.device
-    return getattr(torch.utils._device, "CURRENT_DEVICE", None)
+    return None
 
 
 def _plain(machine: Machine, raw: Callable[..., Any]) -> Callable[..., Any]:
+    follows = raw.__name__.endswith("_like") or raw.__name__ in _FOLLOW
+
     @functools.wraps(raw)
     def make(*args: Any, **kwargs: Any) -> Any:
         given = kwargs.get("device")
-        device = given if given is not None else default_device()
+        device = given if given is not None or follows else default_device()
         pin = kwargs.pop("pin_memory", False)
         if device is None:
             machine.here.explicit += 1
@@ -75,8 +79,7 @@ def _plain(machine: Machine, raw: Callable[..., Any]) -> Callable[..., Any]:
             finally:
                 machine.here.explicit -= 1
         elif is_cuda_device(device):
-            if given is not None or not any(isinstance(a, torch.Tensor) for a in args):
-                kwargs["device"] = "cpu"
+            kwargs["device"] = "cpu"
             with machine.towards("cuda"):
                 return raw(*args, **kwargs)
         else:

@@ -63,6 +63,7 @@ class Capture:
 
     def close(self) -> None:
         """Takes the effect of the captured work back: nothing has run."""
+        self.graph = None  # a thread that has just asked for the open capture must not be the last to hold its graph
         for start, content in self.undo.items():
             ctypes.memmove(start, content, len(content))
         if self.machine.fake:
@@ -346,7 +347,7 @@ class graph:
     def __enter__(self) -> None:
         machine = current()
         torch.cuda.synchronize()
-        machine.arena.empty_cache()
+        machine.empty_cache()
         self.stream_ctx.__enter__()
         self.cuda_graph.capture_begin(self.pool, self.mode, self.liveness)
 

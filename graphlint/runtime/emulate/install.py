@@ -289,5 +289,6 @@ def emulated(version: tuple[int, int] = (2, 11), survey: bool = False, fake: boo
                 device.flush(None)
     finally:
         device.closing = True
+        device.lock.acquire()  # never given back: threads that go on must not meet torch's own functions amid a call
         patches.undo()
         machine._CURRENT.remove(device)

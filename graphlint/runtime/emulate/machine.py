@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import functools
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,8 +41,6 @@ class Machine(Timeline):
         self.arena.may_grow = self._may_grow
         self.streams_past_first_use: set[int] = set()
         """Streams on which library work has run: measured, an eager allocation there was not refused in a capture."""
-        self.lock = threading.RLock()
-        """Held during each call, so that threads of the program meet between calls only, as on a stream."""
         self.poisoned: dict[int, tuple[str, events.Stack]] = {}
         """Outputs that a compiled function took back, by their storage; touching one raises."""
         self.stale: dict[int, tuple[weakref.ref[Any], events.Stack]] = {}
@@ -78,8 +75,6 @@ class Machine(Timeline):
         """Bytes of device memory up to which values are emulated."""
         self.closing = False
         self.compiled_region: Any = None
-        self.forward_sites: dict[int, events.Stack] = {}
-        """Where autograd nodes were made on the default stream, by their number."""
 
     # ---------------------------------------------------------------- memory
     def holds(self, tensor: Tensor) -> bool:
@@ -95,6 +90,10 @@ class Machine(Timeline):
     def address(self, tensor: Tensor) -> int:
         """Where the tensor's storage begins."""
         return int(_storage_of(tensor).data_ptr())
+
+    def empty_cache(self) -> None:
+        with self.lock:
+            self.arena.empty_cache()
 
     def _may_grow(self, stream: int) -> None:
         capture = self.capture

@@ -7,6 +7,7 @@ happened before A's next operation; anything else may run at the same time.
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,11 @@ def _machine() -> Machine:
 class Stream:
     """Stands for torch.cuda.Stream and torch.Stream; `priority` and `device` are accepted and kept."""
 
-    _next = 1
+    _next = itertools.count(1)
 
     def __init__(self, device: Any = None, priority: int = 0, *, line: Line | None = None, **_: Any) -> None:
         if line is None:
-            line = Line(Stream._next)
-            Stream._next += 1
+            line = Line(next(Stream._next))
         self.line, self.priority = line, priority
         self._outer: list[Stream] = []
 

@@ -36,19 +36,26 @@ class Here(threading.local):
     arguments: Any = ()
     """Of the call that watchers are told of."""
 
+    def __init__(self) -> None:  # once in each thread; autograd, too, counts the nodes of each thread
+        self.stream_changes: list[tuple[int, int]] = []
+        self.forward_sites: dict[int, events.Stack] = {}
+        """Where autograd nodes were made on the default stream, by their number."""
+
 
 class Timeline:
     """`survey` notes refusals and goes on."""
 
     def __init__(self, survey: bool = False) -> None:
         self.survey = survey
+        self.lock = threading.RLock()
+        """Held during each call and each note, so that threads of the program meet between them only, as on a
+        stream."""
         self.default = Stream(line=Line(0))
         self.here = Here()
         self.order = 0
         self.events: list[events.Event] = []
         self.peak_events = MAX_EVENTS
         self.listeners: list[Callable[[str, dict[str, Any], events.Stack], None]] = []
-        self.stream_changes: list[tuple[int, int]] = []
         self.counts: Clock = {}
         """Of each stream, its last operation."""
         self.host: Clock = {}
@@ -59,15 +66,17 @@ class Timeline:
 
     # ---------------------------------------------------------------- events
     def log(self, record: type[events.Event], /, **data: Any) -> None:
-        self.order += 1
-        if len(self.events) < self.peak_events or record is not events.Call:
-            self.events.append(record(order=self.order, at=data.pop("at", None) or frames.user_sites(), **data))
+        with self.lock:
+            self.order += 1
+            if len(self.events) < self.peak_events or record is not events.Call:
+                self.events.append(record(order=self.order, at=data.pop("at", None) or frames.user_sites(), **data))
 
     def note(self, name: str, graph: int | None = None, **data: object) -> None:
         at = frames.user_sites()
-        self.log(events.Note, at=at, name=name, graph=graph, data=data)
-        for listener in self.listeners:
-            listener(name, data, at)
+        with self.lock:
+            self.log(events.Note, at=at, name=name, graph=graph, data=data)
+            for listener in self.listeners:
+                listener(name, data, at)
 
     # ---------------------------------------------------------------- streams
     def current_stream(self) -> Stream:
@@ -76,7 +85,7 @@ class Timeline:
     def set_stream(self, stream: Stream) -> None:
         if stream.line is not self.current_stream().line:
             self.here.stream = stream
-            self.stream_changes.append((torch._C._autograd._get_sequence_nr(), stream.line.id))
+            self.here.stream_changes.append((torch._C._autograd._get_sequence_nr(), stream.line.id))
         else:
             self.here.stream = stream
 
@@ -89,7 +98,7 @@ class Timeline:
     def stream_at(self, sequence: int) -> int:
         """The stream that was current when the autograd node of that number was made."""
         found = 0
-        for start, stream in self.stream_changes:
+        for start, stream in self.here.stream_changes:
             if start > sequence:
                 break
             found = stream
@@ -157,18 +166,19 @@ class Timeline:
 
     def flush(self, clock: Clock | None) -> None:
         """Does the pending work that `clock` comes after; all of it if None."""
-        merge(self.host, self.counts if clock is None else clock)
-        if not self.pending:
-            return
-        rest = []
-        waiting, self.pending = self.pending, []
-        with torch.inference_mode():
-            for work in waiting:
-                if clock is None or clock.get(work.line.id, 0) >= work.count:
-                    work.run(self)
-                else:
-                    rest.append(work)
-        self.pending = rest + self.pending
+        with self.lock:
+            merge(self.host, self.counts if clock is None else clock)
+            if not self.pending:
+                return
+            rest = []
+            waiting, self.pending = self.pending, []
+            with torch.inference_mode():
+                for work in waiting:
+                    if clock is None or clock.get(work.line.id, 0) >= work.count:
+                        work.run(self)
+                    else:
+                        rest.append(work)
+            self.pending = rest + self.pending
 
     # ---------------------------------------------------------------- refusals
     def refuse(

@@ -79,7 +79,7 @@ class Capturing(Watcher):
         machine.on_call.append(self._call)
 
     def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
-        for activation in self.journal.stack if changes or fresh else ():
+        for activation in self.journal.running if changes or fresh else ():
             if "asked" in activation.data:
                 activation.data["launched"] = activation.data.get("launched", 0) + 1
 
@@ -97,7 +97,7 @@ class Capturing(Watcher):
             self.machine.note("captured-differently", number, site=place, weak=True)
 
     def noted(self, name: str, data: dict[str, Any], at: Any) -> None:
-        if name == "asked-capturing" and self.journal.stack and at and frames.is_user(at[0].path):
+        if name == "asked-capturing" and self.journal.running and at and frames.is_user(at[0].path):
             activation = self.journal.stack[-1]
             if "asked" not in activation.data:
                 activation.data["asked"] = (

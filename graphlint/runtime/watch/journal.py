@@ -9,6 +9,7 @@ import gc
 import inspect
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
@@ -121,6 +122,8 @@ class Journal:
         self.executed: dict[str, set[int]] = {}
         self.thread = threading.get_ident()
         self.busy = False
+        self._lock = getattr(machine, "lock", None) or threading.RLock()
+        """Calls of other threads are told to the same watchers."""
 
     def __enter__(self) -> Journal:
         self._outer = sys.gettrace()
@@ -140,6 +143,11 @@ class Journal:
         if phase == "start" and self.machine.capture is not None:
             for activation in self.stack:
                 activation.frame.f_locals  # noqa: B018  (reading it brings it up to date)
+
+    @property
+    def running(self) -> Sequence[Activation]:
+        """The user's functions that run in this thread: only the first one's are followed."""
+        return self.stack if threading.get_ident() == self.thread else ()
 
     @property
     def current(self) -> Step | None:
@@ -250,8 +258,9 @@ class Journal:
     def _each(self, name: str, *arguments: Any) -> None:
         self.busy = True
         try:
-            for watcher in self.watchers:
-                getattr(watcher, name)(*arguments)
+            with self._lock:
+                for watcher in self.watchers:
+                    getattr(watcher, name)(*arguments)
         finally:
             self.busy = False
 

@@ -279,8 +279,8 @@ class Captures(Watcher):
         machine.on_failure.append(self._waiting.append)
 
     def _call(self, func: Any, name: str, held: Any, changes: Any, fresh: Any, stream: int) -> None:
-        if self.machine.capture is None and (changes or fresh) and self.journal.stack:
-            self.journal.stack[-1].data["eager"] = True
+        if self.machine.capture is None and (changes or fresh) and self.journal.running:
+            self.journal.running[-1].data["eager"] = True
 
     def begins(self, step: Step) -> None:
         if self._waiting and step.statement.handler is not None and step.graph is None:

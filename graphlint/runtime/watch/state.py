@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,7 +146,7 @@ class State(Watcher):
 
     def _call(self, func: Any, name: str, held: list[Any], changes: list[Any], fresh: Any, stream: int) -> None:
         machine = self.machine
-        for activation in self.journal.stack if threading.get_ident() == self.journal.thread else ():
+        for activation in self.journal.running:
             step = activation.step
             if step is not None and "watch" in step.notes:
                 step.notes.setdefault("reads", set()).update(_storage_of(t).data_ptr() for t in held)
