@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from graphlint import queries
-from graphlint.fact import Bind, CaptureBegin, Enter, Replay
+from graphlint.fact import Bind, CaptureBegin, Enter, Keep, Replay
 from graphlint.region import Region
 from graphlint.value import NONE, Const, Host, Mapping, Place, Sequence, Value, options, origins
 
@@ -76,7 +77,7 @@ def varies(
         other = argument(call, name, position)
         if other is None or identity(other) == identity(value) or _same_reading(region, other, value):
             continue
-        if _given_by_nobody(other) or _given_by_nobody(value):
+        if given_by_nobody(other) or given_by_nobody(value):
             if _SETS_UP.search(enter.name.rpartition(".")[2]):
                 continue  # called once, before all else: what a second call would be given tells nothing
             finding = finding if finding is not None else {f.order for f in finders(region, enter)}
@@ -86,7 +87,8 @@ def varies(
     return False
 
 
-def _given_by_nobody(value: Value) -> bool:
+def given_by_nobody(value: Value) -> bool:
+    """A parameter of code that the analysis itself calls: its callers are elsewhere."""
     return isinstance(value, Host) and value.source == "param"
 
 
@@ -97,6 +99,17 @@ def _same_reading(region: Region, one: Value, other: Value) -> bool:
         return False
     bound = [f.place for f in region.life if isinstance(f, Bind) and f.place in read]
     return len(bound) == len(set(bound))
+
+
+def stored(region: Region, begin: CaptureBegin) -> Keep | None:
+    """Where the graph is put under a key into a table: after its capture, or before it in the same call."""
+    facts = chain(region.after, queries.start_of_call(region, begin))
+    return next((f for f in queries.keeps(region, facts) if f.how == "setitem" and f.region is None), None)
+
+
+def by_name(key: Value | None) -> bool:
+    """True for the name of a function as a key."""
+    return any(place.name == "__name__" for place in all_origins(key))
 
 
 def identity(value: Value) -> object:

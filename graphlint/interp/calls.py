@@ -307,6 +307,8 @@ def _missing(m: Machine, function: FunctionValue, param: tree.Param, unknown_res
     annotated = m.names.annotated(m, param.annotation, function.scope)
     if annotated is not None:
         return annotated
+    if isinstance(param.default, tree.Constant) and isinstance(param.default.value, bool):
+        return Host(source="param", kind="bool")  # the default tells the type as well as an annotation
     return m.hinted(param.name)
 
 

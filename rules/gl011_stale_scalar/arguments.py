@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.arguments import all_origins, argument, arguments, enclosing, finders, identity
-from graphlint.fact import Bind, Branch, Enter, Fact, Index, Op, Operator, Write
+from graphlint.arguments import (
+    all_origins,
+    argument,
+    arguments,
+    by_name,
+    enclosing,
+    finders,
+    given_by_nobody,
+    identity,
+    stored,
+)
+from graphlint.fact import Bind, Branch, Enter, Fact, Index, Op, Operator, Truth, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.value import Const, Host, Unknown, Value
+
+from .changes import one_of_several
 
 
 def frozen_arguments(region: Region) -> Iterator[Problem]:
@@ -17,12 +29,16 @@ def frozen_arguments(region: Region) -> Iterator[Problem]:
     begin = queries.begin_fact(region)
     if begin is None:
         return
-    for enter in enclosing(region, begin):
+    if one_of_several(region) and ((store := stored(region, begin)) is None or not by_name(store.key)):
+        return  # each finds its graph by what it is given (GL022)
+    around = enclosing(region, begin)
+    for enter in around:
         later = list(finders(region, enter))
         for name, position, value in arguments(enter):
             label = position if isinstance(position, str) else name
             other = next((call for call in later if _differs(region, call, value, name, position)), None)
             if other is None:
+                yield from _left_to_callers(region, around, enter, later, label, value)
                 continue
             for fact in _uses(region, name, value):
                 message = (
@@ -32,6 +48,32 @@ def frozen_arguments(region: Region) -> Iterator[Problem]:
                 notes = [Note(region.at, "captured here"), Note(other.chain[-1].at, f"called with another `{label}`")]
                 notes += [Note(f.at, f"`{f.function}` called here") for f in fact.chain[region.depth :]][-3:]
                 yield Problem(fact.at, message, tuple(notes), function=fact.function)
+
+
+def _left_to_callers(
+    region: Region, around: list[Enter], enter: Enter, later: list[Enter], name: str, value: Value
+) -> Iterator[Problem]:
+    """A flag or number that callers choose, that captured code uses, and that no code between them and the graph asks.
+
+    A number that only decides between arms may well choose the same one for all values that callers give.
+    """
+    if not later or not given_by_nobody(value):
+        return
+    names = {e.name for e in around}
+    if any(
+        isinstance(f, (Branch, Truth)) and f.region is None and f.function in names and _is(f.value, name, value)
+        for f in region.life
+    ):
+        return  # the wrapper itself asks: to capture again, or not to use the graph
+    fact = next(_uses(region, name, value), None)
+    if fact is not None:
+        message = (
+            f"`{name}` is frozen at the first call, and no later call's `{name}` is looked at: a caller who passes "
+            "another value gets the first one's graph; keep a graph for each value, or make it a static input"
+        )
+        notes = [Note(region.at, "captured here"), Note(enter.defined, f"`{name}` comes from callers of this")]
+        notes += [Note(f.at, f"`{f.function}` called here") for f in fact.chain[region.depth :]][-3:]
+        yield Problem(fact.at, message, tuple(notes), severity="warning", function=fact.function)
 
 
 def _differs(region: Region, call: Enter, value: Value, name: str, position: int | str | None) -> bool:
@@ -76,4 +118,6 @@ def _is(found: Value, name: str, value: Value) -> bool:
         return True
     places = all_origins(found)
     read = any(p.name == name and p.kind == "local" for p in places)
-    return value.place in places or (read and identity(found) == identity(value))
+    # Of one run, all that nobody gives under a name comes from the one call that the analysis makes.
+    same = identity(found) == identity(value) or (given_by_nobody(found) and given_by_nobody(value))
+    return value.place in places or (read and same)

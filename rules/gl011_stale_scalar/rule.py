@@ -11,7 +11,6 @@ from graphlint.rule import rule
 from graphlint.source import Location
 
 from .arguments import frozen_arguments
-from .changes import one_of_several
 from .modes import autocast_around, mode_flips
 from .rates import learning_rates
 from .scalars import cpu_scalars, stale_numbers
@@ -26,7 +25,7 @@ def check(region: Region) -> Iterator[Problem]:
     found = [*stale_numbers(region), *learning_rates(region)]
     if manual:
         found += [
-            *([] if one_of_several(region) else frozen_arguments(region)),
+            *frozen_arguments(region),
             *mode_flips(region),
             *autocast_around(region),
             *cpu_scalars(region),

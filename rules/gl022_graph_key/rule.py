@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from graphlint import places, queries
 from graphlint.arguments import (
     all_origins,
     arguments,
+    by_name,
     enclosing,
     finders,
     identity,
     others,
     scalar,
+    stored,
     varies,
 )
 from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Frame, Index, Iterate, Keep, Op, Pick, Replay, Truth
@@ -84,17 +85,6 @@ def _whole(key: Value) -> bool:
     return not isinstance(key, (Unknown, Instance, Union, Mapping))
 
 
-def stored(region: Region, begin: CaptureBegin) -> Keep | None:
-    """Where the graph is put under a key into a table: after its capture, or before it in the same call."""
-    facts = chain(region.after, queries.start_of_call(region, begin))
-    return next((f for f in queries.keeps(region, facts) if f.how == "setitem" and f.region is None), None)
-
-
-def by_name(key: Value | None) -> bool:
-    """True for the name of a function as a key."""
-    return any(place.name == "__name__" for place in all_origins(key))
-
-
 def namesake(region: Region, begin: CaptureBegin) -> tuple[str, Enter] | None:
     """A later call that finds the graph with another function than the captured one."""
     for enter in enclosing(region, begin):
@@ -118,9 +108,10 @@ def callee(value: Value) -> tuple[int, int] | None:
 
 def omitted(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact] | None:
     """A parameter that callers give differently, that captured code looks at and that the key was not made of."""
+    if by_name(store.key):
+        return None  # one graph for each function: what else the function is given is a frozen argument (GL011)
     for enter in enclosing(region, begin):
-        # Calls with other functions have graphs of their own, whatever else they are given.
-        calls = list(finders(region, enter)) if by_name(store.key) else others(region, enter)
+        calls = others(region, enter)
         for name, position, value in arguments(enter):
             label = position if isinstance(position, str) else name
             if covers(store.key, label, value) or not varies(region, enter, calls, value, name, position):
