@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from graphlint.value import (
     External,
     Host,
     Instance,
+    Tensor,
     Union,
     Unknown,
     Value,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 MAX_DEPTH = 40
+#: Methods of tensors that change more than their result.
+_ACTING = frozenset({"backward", "record_stream", "register_hook", "register_post_accumulate_grad_hook"})
 #: How deep a function that calls itself is followed down a tree of modules.
 DEEPEST_TREE = 7
 Args = tuple[Value, ...]
@@ -102,10 +106,23 @@ def _call_any(m: Machine, function: Union, args: Args, kwargs: Kwargs, span: Spa
             # Which graph it is is not known, but one it is, and only one.
             return externals.call_any_graph(m, receivers, methods[0].name, args, kwargs, span, text)
     results: list[Value] = []
-    with m.condition():
+    with nullcontext() if _same_reading(function) else m.condition():
         for option in known[:4]:
             results.append(call(m, option, args, kwargs, span, text))
     return join(*results) if results else Unknown()
+
+
+def _same_reading(function: Union) -> bool:
+    """True if whichever tensor it is, the same method reads it on the same device: that much is certain."""
+    options = function.options
+    methods = [o for o in options if isinstance(o, ExternalMethod) and isinstance(o.receiver, Tensor)]
+    told = {(o.name, o.receiver.device) for o in methods if isinstance(o.receiver, Tensor)}
+    return (
+        len(methods) == len(options)
+        and len(told) == 1
+        and not methods[0].name.endswith("_")
+        and methods[0].name not in _ACTING
+    )
 
 
 def _unknown_call(m: Machine, function: Value, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -347,6 +347,8 @@ def _truth_of(m: Machine, value: Value, op: str, node: tree.Expr) -> bool | None
         case Host():
             m.emit(Truth, node.span, op=op, value=value, text=spelled(node))
             return None
+        case External(name=name) if name.rpartition(".")[2].isupper():
+            return None  # a constant of a package that was not read
         case External() | FunctionValue():
             known = True
         case Unknown() | ExternalMethod():
