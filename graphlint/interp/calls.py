@@ -192,7 +192,8 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
             m.cached_calls[asked] = result
         return result
     if key is not None:
-        m.memo[key] = result
+        if not repeats.orders_streams(m.life[start:]):
+            m.memo[key] = result
     elif outside is not None and repeats.worth_keeping(m, ticks, start):
         m.pure[outside] = result
     if asked is not None:

@@ -304,8 +304,11 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
             return Const(op == "not in")
     if isinstance(right, Mapping) and not right.items and right.rest is None:
         return Const(op == "not in")
-    if isinstance(right, Sequence) and not right.items and right.rest is None:
-        return Const(op == "not in")
+    if isinstance(right, Sequence) and right.rest is None:
+        if not right.items:
+            return Const(op == "not in")
+        if _source(left) == "loop":  # `step in (0, 4)`: true in some rounds
+            return Host("loop", "bool", inputs=origins(left))
     return Host(kind="bool", inputs=origins(left))
 
 

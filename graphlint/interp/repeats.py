@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphlint.cuda_streams import EVENTS, STREAMS
 from graphlint.fact import (
     Bind,
     CaptureBegin,
@@ -19,6 +20,7 @@ from graphlint.interp.objects import (
     FunctionValue,
 )
 from graphlint.lower import tree
+from graphlint.queries import STREAM_BLOCKS
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -40,12 +42,14 @@ if TYPE_CHECKING:
 WORTH_KEEPING = 150
 #: Where numbers come from that are others each time.
 _MOVING = ("read", "random", "time")
+_ORDERING = frozenset({*STREAMS, *EVENTS})
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 
 
 def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
-    """Inside a capture a call with the same kinds of arguments does the same work: it is run once."""
+    """Inside a capture a call with the same kinds of arguments, on the same stream, does the same work: it is run once
+    (but for `orders_streams`)."""
     if m.region is None or isinstance(function.node, tree.Lambda):
         return None
     parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
@@ -56,7 +60,18 @@ def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -
         parts,
         m.conditions > 0,
         m.grad_enabled(),
+        id(m.current_stream()),
     )
+
+
+def orders_streams(facts: list[Fact]) -> bool:
+    """True if a call forked, joined or recorded an event: each time anew, for what the streams have done since."""
+    for fact in facts:
+        if isinstance(fact, Context) and fact.name in STREAM_BLOCKS:
+            return True
+        if isinstance(fact, Op) and isinstance(fact.receiver, Instance) and fact.receiver.external in _ORDERING:
+            return True
+    return False
 
 
 def taken(m: Machine, result: Value, args: Args, kwargs: Kwargs) -> Value:

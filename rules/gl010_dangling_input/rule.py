@@ -18,9 +18,7 @@ from graphlint.source import Location
 from graphlint.value import Const, Instance, Mapping, Sequence, Storage, Tensor, Value, options, tensors
 
 from .heap import Heap, held_by, key_of, release_container
-
-_MEMORY = "torch.UntypedStorage"
-_EMPTYING = ("del", "pop", "clear", "remove", "discard")
+from .modules import EMPTYING, MEMORY, dying
 
 
 @rule("GL010", "dangling-input", "error", "memory that the graph uses is freed while the graph lives")
@@ -72,7 +70,7 @@ def _at_bind(region: Region, fact: Bind, heap: Heap, lent: set[Storage], kept: s
         gone = set(heap.release(key_of(fact.place))) | (held_by(fact.old) if fact.place.kind != "local" else set())
     inner = fact.region is not None and fact.place.kind == "local" and len(fact.chain) > fact.region.depth
     # Locals of captured calls are gone when the call returns, which no Leave tells inside a capture.
-    if fact.value is not None and not inner and not fact.how.startswith(_EMPTYING):
+    if fact.value is not None and not inner and not fact.how.startswith(EMPTYING):
         heap.hold(fact.value, key_of(fact.place), fact)
     if fact.order < region.end or fact.region is not None:
         return
@@ -141,67 +139,12 @@ def _at_leave(
 
 def _local_modules(region: Region) -> Iterator[Problem]:
     """A module made by the code that captures and held by nothing else: its weights go with it."""
-    lent = {s for s in places.borrowed(region) if s.kind in ("parameter", "buffer")}
-    if not lent:
-        return
-    made: dict[int, Bind] = {}
-    held: set[int] = set()
-    for fact in region.life:
-        values: list[Value | None] = []
-        if isinstance(fact, Bind) and fact.how not in _EMPTYING:
-            if fact.place.kind == "local":
-                for option in options(fact.value) if fact.value is not None else ():
-                    if isinstance(option, Instance) and option.external != _MEMORY and _weights(option) & lent:
-                        made.setdefault(option.id, fact)
-                continue
-            values = [fact.value]
-        elif isinstance(fact, (Return, Keep)):
-            values = [fact.value]
-        elif isinstance(fact, Op) and isinstance(fact.result, Instance) and fact.name[:1].islower():
-            values = [*fact.args, *fact.kwargs.values()] if fact.result.external.startswith("torch.optim") else []
-        for value in values:
-            held |= _objects(value, 4)
-        if isinstance(fact, Leave) and fact.region is None and fact.order > region.end:
-            mentioned = _closed_scopes(region).get(fact.scope, set())
-            for name, value in fact.variables.items():
-                if name in mentioned or not isinstance(value, Instance) or value.id not in made or value.id in held:
-                    continue
-                binding = made[value.id]
-                same = binding.function == fact.function and len(binding.chain) == len(fact.chain)
-                if same and fact.scope == binding.place.owner and places.lives_on(region, fact):
-                    message = (
-                        "a module of the code that captures: its weights are freed when the call returns, "
-                        "but the graph "
-                        "goes on reading them; keep it with the graph"
-                    )
-                    yield _problem(region, fact, binding.at, message, None)
-
-
-def _weights(module: Instance) -> set[Storage]:
-    return {t.storage for t in tensors(module, 6) if t.storage.kind in ("parameter", "buffer")}
-
-
-def _objects(value: Value | None, depth: int) -> set[int]:
-    """The objects in a value, those in containers, attributes and arguments included."""
-    found: set[int] = set()
-    if value is None or depth < 0:
-        return found
-    for option in options(value):
-        inner: list[Value] = []
-        if isinstance(option, Instance):
-            found.add(option.id)
-            inner = [*option.args, *option.kwargs.values(), *option.attrs.values()]
-        elif isinstance(option, Sequence):
-            inner = list(option.items)
-        elif isinstance(option, Mapping):
-            inner = list(option.items.values())
-        elif isinstance(option, BoundMethod):
-            inner = [option.receiver]
-        elif isinstance(option, Partial):
-            inner = [*option.args, *option.kwargs.values(), option.function]
-        for item in inner:
-            found |= _objects(item, depth - 1)
-    return found
+    for fact, binding in dying(region, _closed_scopes(region)):
+        message = (
+            "a module of the code that captures: its weights are freed when the call returns, but the graph goes on "
+            "reading them; keep it with the graph"
+        )
+        yield _problem(region, fact, binding.at, message, None)
 
 
 def _temporary(entered: Enter, storage: Storage) -> bool:
@@ -296,7 +239,7 @@ def _in_objects(region: Region) -> set[Storage]:
         if isinstance(fact, (Return, Keep)):
             values = [fact.value]
         elif isinstance(fact, Bind):
-            values = [fact.value] if fact.how not in _EMPTYING else []
+            values = [fact.value] if fact.how not in EMPTYING else []
         for value in values:
             for option in options(value) if value is not None else ():
                 if isinstance(option, Instance) and option.id not in seen:
@@ -354,7 +297,7 @@ def _emptied(region: Region) -> Iterator[Problem]:
     """`weight.untyped_storage().resize_(0)`: the memory is given back, and the tensor stays."""
     lent = places.borrowed(region)
     for fact in region.after:
-        if not isinstance(fact, Op) or fact.region is not None or fact.name != f"{_MEMORY}.resize_":
+        if not isinstance(fact, Op) or fact.region is not None or fact.name != f"{MEMORY}.resize_":
             continue
         size = fact.argument(0, "size")
         of = fact.receiver.attrs.get("$tensor") if isinstance(fact.receiver, Instance) else None

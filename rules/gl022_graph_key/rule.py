@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphlint import places, queries
+from graphlint import queries
 from graphlint.arguments import (
     all_origins,
     arguments,
@@ -17,7 +17,7 @@ from graphlint.arguments import (
     stored,
     varies,
 )
-from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Frame, Index, Iterate, Keep, Op, Pick, Replay, Truth
+from graphlint.fact import Bind, Branch, CaptureBegin, Enter, Fact, Index, Iterate, Keep, Op, Replay, Truth
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
@@ -32,10 +32,10 @@ from graphlint.value import (
     Union,
     Unknown,
     Value,
-    origins,
 )
 
 from .records import omitted_field
+from .state import omitted_state
 
 
 @rule("GL022", "graph-key", "error", "a graph is cached under a key that omits something the capture froze")
@@ -129,47 +129,6 @@ def vague(key: Value | None) -> bool:
     parts = [key, *(key.items if isinstance(key, Sequence) else ())]
     unnamed = [p for p in parts if isinstance(p, Host) and not all_origins(p)]
     return any(p.symbol is None or p.symbol.startswith(STEADY) for p in unnamed)
-
-
-def omitted_state(region: Region, begin: CaptureBegin, store: Keep) -> tuple[str, Fact] | None:
-    """An attribute that decides what is captured, gets another value later, and that the key was not made of."""
-    key = all_origins(store.key)
-    chosen: dict[Place, tuple[Fact, Value]] = {}
-    for fact in region.captured:
-        value = fact.value if isinstance(fact, Branch) else fact.key if isinstance(fact, Pick) else None
-        for place in origins(value) if value is not None else ():
-            if place.kind == "attribute" and place.owner and place not in key:
-                chosen.setdefault(place, (fact, value or Const(None)))
-    if not chosen:
-        return None
-    held: dict[Place, Value | None] = {}
-    together: dict[tuple[Frame, ...], set[Place]] = {}
-    for fact in region.life:
-        if isinstance(fact, Bind) and fact.place.kind == "attribute":
-            together.setdefault(fact.chain, set()).add(fact.place)
-            if fact.place in chosen and fact.order < region.begin:
-                held[fact.place] = fact.value
-    for fact in region.after:
-        if not isinstance(fact, Bind) or fact.place not in chosen or fact.region is not None or fact.maybe:
-            continue
-        if not other_mode(held.get(fact.place), fact.value) or together[fact.chain] & key:
-            continue
-        if (fact.chain and queries.inside(begin, fact)) or places.by_harness(fact):
-            continue  # a flag that the capturing call sets for itself
-        replay = places.next_replay(region, fact)
-        again = next(
-            (f for f in region.after if isinstance(f, Bind) and f.place == fact.place and f.order > fact.order), None
-        )
-        if replay is not None and (again is None or again.order > replay.order):
-            return fact.text or fact.place.name, chosen[fact.place][0]
-    return None
-
-
-def other_mode(old: Value | None, new: Value | None) -> bool:
-    """True for two different known flags or names: numbers may well differ and choose the same."""
-    if not isinstance(old, Const) or not isinstance(new, Const) or identity(old) == identity(new):
-        return False
-    return all(v.value is None or isinstance(v.value, (bool, str)) for v in (old, new))
 
 
 def covers(key: Value | None, name: str, value: Value) -> bool:
