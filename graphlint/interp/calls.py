@@ -177,7 +177,7 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
     key = repeats.signature(m, function, args, kwargs)
     if key is not None and key in m.memo:
         m.reach(function, function.scope.module)
-        return repeats.taken(m, m.memo[key], args, kwargs)
+        return repeats.taken(m, key, function, args, kwargs, span)
     asked = repeats.asked_before(function, args, kwargs)
     if asked is not None and asked in m.cached_calls:
         return m.cached_calls[asked]
@@ -192,8 +192,7 @@ def call_function(m: Machine, function: FunctionValue, args: Args, kwargs: Kwarg
             m.cached_calls[asked] = result
         return result
     if key is not None:
-        if not repeats.orders_streams(m.life[start:]):
-            m.memo[key] = result
+        repeats.remember(m, key, result, start)
     elif outside is not None and repeats.worth_keeping(m, ticks, start):
         m.pure[outside] = result
     if asked is not None:

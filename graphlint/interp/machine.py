@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphlint.fact import Bind, Leave
+from graphlint.fact import Bind, Fact, Leave
 from graphlint.interp import calls, evaluate, execute, functions
 from graphlint.interp.effort import Way
 from graphlint.interp.objects import ClassValue, FunctionValue, Scope
@@ -69,6 +69,8 @@ class Machine(TorchState):
         self.asking: set[tuple[int, str]] = set()
         """Attributes that `__getattr__` is being asked for: (id of the object, name)."""
         self.memo: dict[tuple[object, ...], Value] = {}
+        self.stream_work: dict[tuple[object, ...], tuple[int, list[Fact]]] = {}
+        """Of calls in `memo`: the length of the way to the call, and what it did with streams."""
         self.pure: dict[tuple[object, ...], Value] = {}
         self.inner_epoch = 0
         self.instances: list[Instance] = []

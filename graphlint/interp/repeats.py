@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphlint.cuda_streams import EVENTS, STREAMS
@@ -10,6 +11,7 @@ from graphlint.fact import (
     CaptureBegin,
     Context,
     Fact,
+    Frame,
     Keep,
     Op,
     Replay,
@@ -20,7 +22,7 @@ from graphlint.interp.objects import (
     FunctionValue,
 )
 from graphlint.lower import tree
-from graphlint.queries import STREAM_BLOCKS
+from graphlint.queries import STREAM_BLOCKS, stream_block
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -43,13 +45,14 @@ WORTH_KEEPING = 150
 #: Where numbers come from that are others each time.
 _MOVING = ("read", "random", "time")
 _ORDERING = frozenset({*STREAMS, *EVENTS})
+_WORK = ("Tensor.", "torch.nn.", "torch.ops.", "kernel.")
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 
 
 def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -> tuple[object, ...] | None:
-    """Inside a capture a call with the same kinds of arguments, on the same stream, does the same work: it is run once
-    (but for `orders_streams`)."""
+    """Inside a capture a call with the same kinds of arguments, on the same stream, does the same work: it is run
+    once."""
     if m.region is None or isinstance(function.node, tree.Lambda):
         return None
     parts = tuple(_kind(a) for a in args) + tuple((k, _kind(v)) for k, v in sorted(kwargs.items()))
@@ -64,22 +67,44 @@ def signature(m: Machine, function: FunctionValue, args: Args, kwargs: Kwargs) -
     )
 
 
-def orders_streams(facts: list[Fact]) -> bool:
-    """True if a call forked, joined or recorded an event: each time anew, for what the streams have done since."""
+def remember(m: Machine, key: tuple[object, ...], result: Value, start: int) -> None:
+    """Keeps the result of the call that began at this fact, and what it did with streams."""
+    m.memo[key] = result
+    if done := _with_streams(m.life[start:]):
+        m.stream_work[key] = (len(m.chain), done)
+
+
+def _with_streams(facts: list[Fact]) -> list[Fact]:
+    """The forks, joins and records of events among `facts`, and one piece of work for each stream block."""
+    found: list[Fact] = []
+    blocks: set[int] = set()
+    open_ = any(isinstance(f, Context) and f.name in STREAM_BLOCKS for f in facts)
     for fact in facts:
-        if isinstance(fact, Context) and fact.name in STREAM_BLOCKS:
-            return True
         if isinstance(fact, Op) and isinstance(fact.receiver, Instance) and fact.receiver.external in _ORDERING:
-            return True
-    return False
+            found.append(fact)
+        elif open_ and (isinstance(fact, Write) or (isinstance(fact, Op) and fact.name.startswith(_WORK))):
+            block = stream_block(fact)
+            if block is not None and block.order >= facts[0].order and block.order not in blocks:
+                blocks.add(block.order)
+                found.append(fact)
+    return found
 
 
-def taken(m: Machine, result: Value, args: Args, kwargs: Kwargs) -> Value:
-    """The result of a call that is not run again; it hangs on what this one is given too."""
+def taken(
+    m: Machine, key: tuple[object, ...], function: FunctionValue, args: Args, kwargs: Kwargs, span: Span
+) -> Value:
+    """The result of a call that is not run again; it hangs on what this one is given too. What it did with streams is
+    told again: each join counts for what the stream has done since the last one."""
+    result = m.memo[key]
     if m.region is not None and isinstance(result, (Tensor, Sequence, Mapping)):
         given = tuple(v for v in (*args, *kwargs.values()) if isinstance(v, (Tensor, Sequence, Mapping)))
         if given:
             m.region.repeated.append((result, given))
+    depth, facts = m.stream_work.get(key, (0, []))
+    way = (*m.chain, Frame(m.location(span), function.name))
+    for fact in facts:
+        m.order += 1
+        m.life.append(replace(fact, order=m.order, chain=(*way, *fact.chain[depth + 1 :]), loops=m.loops))
     return result
 
 
