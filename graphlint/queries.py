@@ -132,6 +132,24 @@ def rest_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
             return
 
 
+def rest_of_caller(region: Region, fact: Fact) -> list[Fact]:
+    """What the caller goes on to do once the call around `fact` has returned, up to and with its own return."""
+    depth = len(fact.chain) - 1
+    if depth < 0:
+        return []
+    inner = list(rest_of_call(region, fact))
+    first = region.position((inner[-1] if inner else fact).order + 1)
+    found: list[Fact] = []
+    for position in range(first, len(region.life)):
+        later = region.life[position]
+        if len(later.chain) < depth or later.chain[:depth] != fact.chain[:depth]:
+            break
+        found.append(later)
+        if isinstance(later, Return) and len(later.chain) == depth and not later.maybe:
+            break
+    return found
+
+
 def start_of_call(region: Region, fact: Fact) -> Iterator[Fact]:
     """What the call around `fact` did before it, latest first."""
     for position in range(region.position(fact.order) - 1, -1, -1):

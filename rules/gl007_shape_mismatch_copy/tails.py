@@ -48,6 +48,8 @@ def _stale(region: Region, interval: list[Write], views: list[Index | Op], repla
             continue  # a number written out: these rows are meant
         if write.how == "zero_":
             continue  # clears what was used before
+        if any(_head_of(later, other, storage, part) for later, other in pieces if later.order > write.order):
+            continue  # the head is written once more before this replay: the other was for another graph
         if not read_in_sight(region, write):
             continue
         whole = whole_of(write, views)
@@ -56,6 +58,12 @@ def _stale(region: Region, interval: list[Write], views: list[Index | Op], repla
         if masked(region, write, pieces) or rows_apart(region, storage, part, replay):
             continue
         yield write
+
+
+def _head_of(write: Write, part: Piece | None, storage: Storage, earlier: Piece) -> bool:
+    """True for a write to the head of the same memory."""
+    same_memory = isinstance(write.target, Tensor) and write.target.storage is storage
+    return same_memory and part is not None and part.dim == earlier.dim and part.low is None and write.how != "zero_"
 
 
 def read_in_sight(region: Region, write: Write) -> bool:

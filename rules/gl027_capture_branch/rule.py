@@ -71,8 +71,10 @@ def difference(region: Region, captured: Fact, eager: Fact) -> str:
     if any(isinstance(f, Replay) for f in queries.rest_of_call(region, eager)):
         return ""  # the eager side has a graph of its own for the same maths
     # Work in a loop counts once: how often it runs is how the data is cut.
-    ours = list({f.at: f for f in work(region, captured)}.values())
-    theirs = list({f.at: f for f in work(region, eager)}.values())
+    ours = once(work(list(queries.rest_of_call(region, captured)), len(captured.chain)))
+    theirs = once(work(list(queries.rest_of_call(region, eager)), len(eager.chain)))
+    if not ours and not theirs:
+        return answered(region, captured, eager)
     mine, other = Counter(map(kind, ours)), Counter(map(kind, theirs))
     if mine == other:
         if constants(ours, theirs):
@@ -87,15 +89,29 @@ def difference(region: Region, captured: Fact, eager: Fact) -> str:
     return ""
 
 
-def work(region: Region, branch: Fact) -> list[Fact]:
-    """What the call around `branch` computes from there on, as far as it reaches its result or an attribute."""
-    facts = list(queries.rest_of_call(region, branch))
+def once(found: list[Fact]) -> list[Fact]:
+    return list({f.at: f for f in found}.values())
+
+
+def answered(region: Region, captured: Fact, eager: Fact) -> str:
+    """The call around the branch computes nothing: the number or flag that it answers with may enter its caller's
+    maths."""
+    if len(captured.chain) <= region.depth:
+        return ""
+    ours = once(work(queries.rest_of_caller(region, captured), len(captured.chain) - 1))
+    theirs = once(work(queries.rest_of_caller(region, eager), len(eager.chain) - 1))
+    same = Counter(map(kind, ours)) == Counter(map(kind, theirs))
+    return "gives the maths of its caller another constant" if same and constants(ours, theirs) else ""
+
+
+def work(facts: list[Fact], depth: int) -> list[Fact]:
+    """What a call `depth` calls deep computes with `facts`, as far as it reaches its result or an attribute."""
     made = queries.makers(facts)
     found: list[Fact] = []
     for fact in facts:
         sink: Value | None = None
         if isinstance(fact, Return):
-            sink = fact.value if len(fact.chain) == len(branch.chain) else None
+            sink = fact.value if len(fact.chain) == depth else None
         elif isinstance(fact, Bind):
             sink = fact.value if fact.place.kind == "attribute" else None
         elif isinstance(fact, Write):
