@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
 
@@ -17,6 +18,8 @@ WORDS = re.compile(
     r"""(?:mode|compile|=).*["'](?:reduce-overhead|max-autotune)["']|["'](?:reduce-overhead|max-autotune)["'].*compile"""
     r"""|triton\.cudagraphs|backend\s*=\s*["']cudagraphs"""
 )
+#: Calls that take their mode from an object, or all that they are told from a table.
+_FROM_ELSEWHERE = re.compile(r"\btorch\.compile\s*\([^()]*(?:\([^()]*\)[^()]*)*(?:\*\*|\bmode\s*=\s*[A-Za-z_]\w*\.)")
 #: In so many files the name of a setting is looked for.
 FILES = 12
 
@@ -36,6 +39,29 @@ def users(program: Program, module: Module) -> Iterator[tuple[Module, int]]:
                     continue
             for match in given.finditer(_text(other)):
                 yield other, bisect_right(other.source.line_starts, match.start())
+
+
+def in_fields(program: Program, module: Module) -> bool:
+    """True if such words stand in a class whose users compile nothing themselves: its setting goes on through other
+    objects."""
+    starts = module.source.line_starts
+    for match in WORDS.finditer(_text(module)):
+        chain = list(module.enclosing_chain(bisect_right(starts, match.start())))
+        if not chain or any(isinstance(d, tree.Function) for d in chain):
+            continue
+        users = [program.module(path) for path in program.mentions(chain[0].name, FILES)]
+        if not any(re.search(r"\bcompile\s*\(", _text(user)) for user in users if user is not None):
+            return True
+    return False
+
+
+def of_objects(program: Program) -> Iterator[tuple[Module, int]]:
+    """Calls of `torch.compile` that a setting among the fields of a class may reach."""
+    for path in program.holding(b"torch.compile("):
+        module = program.module(path)
+        for match in _FROM_ELSEWHERE.finditer(_text(module)) if module is not None else ():
+            assert module is not None
+            yield module, bisect_right(module.source.line_starts, match.start())
 
 
 def _text(module: Module) -> str:

@@ -113,6 +113,7 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
     pattern = re.compile("|".join([_SITE.pattern, *own])) if more else _SITE
     told: set[tuple[Path, str]] = set()
     handed: list[tuple[Module, int]] = []
+    fields = False
     for path in program.capture_files(tuple(m.rpartition(".")[2] for m in more)):
         module = program.module(path)
         if module is None:
@@ -125,6 +126,7 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
             handed += compile_settings.users(program, module)
         if "vllm" in text and _ENGINE_WORDS.search(text) is not None:
             patterns.append(_ENGINE)
+        fields = fields or compile_settings.in_fields(program, module)
         named: dict[int, re.Match[str]] = {}
         for match in (m for p in patterns for m in p.finditer(text)):
             number = bisect_right(module.source.line_starts, match.start())
@@ -138,6 +140,8 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
             yield Site(module, function, lines)
         if "" in found and "compile" in text:
             handed += compile_settings.users(program, module)
+    if fields:
+        handed += compile_settings.of_objects(program)
     for module, line in handed:
         function = _owner(module, line)
         if (module.path, function) not in told:

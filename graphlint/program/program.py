@@ -333,6 +333,11 @@ class Program:
         hits.update(i for i in _hits(text, starts, GRAPH_STEM) if _holds(text, starts, i, GRAPH_MARKERS))
         return tuple(files[i] for i in sorted(hits))
 
+    def holding(self, text: bytes) -> tuple[Path, ...]:
+        """Project files that hold `text`, as a part of a word, too."""
+        searched, starts, files = self._search_text()
+        return tuple(files[i] for i in _hits(searched, starts, text))
+
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
         for file in self.files:
             try:
