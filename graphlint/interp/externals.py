@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from graphlint.fact import HostRead, Op, Raises, Unfollowed
@@ -12,6 +13,7 @@ from graphlint.interp import (
     capture,
     containers,
     contexts,
+    hooks,
     pytree,
     repeats,
     standard,
@@ -234,6 +236,12 @@ def wrapped(m: Machine, function: FunctionValue, context: Value) -> Value:
 
 # ------------------------------------------------------------------------------------------- methods, objects
 
+#: What containers of modules hand on to the list or dictionary that they hold.
+_OF_CONTAINERS = frozenset({
+    "append", "extend", "insert", "get", "items", "values", "keys", "update", "pop", "add_module", "setdefault",
+    "__getitem__", "clear",
+})  # fmt: skip
+
 
 def call_method(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     match receiver:
@@ -299,21 +307,7 @@ def _object_method(
         return tables.method(m, receiver, name, args, kwargs, span, text)
     if "$items" in receiver.attrs and name not in ("forward", "cuda", "to", "eval", "train", "parameters", "half"):
         inner = receiver.attrs["$items"]
-        if name in (
-            "append",
-            "extend",
-            "insert",
-            "get",
-            "items",
-            "values",
-            "keys",
-            "update",
-            "pop",
-            "add_module",
-            "setdefault",
-            "__getitem__",
-            "clear",
-        ):
+        if name in _OF_CONTAINERS:
             return call_method(m, inner, name, args, kwargs, span, text)
     if torch_objects.is_module(m, receiver):
         return torch_modules.module_method(m, receiver, name, args, clean, span, text)
@@ -329,6 +323,18 @@ def _object_method(
         return standard.leave_context(m, receiver, span)
     if name == "__call__":
         return m.call(receiver, args, kwargs, span, text)
+    if kind.startswith("torch.optim."):
+        if name in hooks.OF_STEPS:
+            return hooks.register(m, receiver, name, args, clean, span)
+        if name == "step" and "$hooks" in receiver.attrs:
+            plain = partial(_told_method, m, receiver, name, args, clean, span, text)
+            return hooks.around_step(m, receiver, args, clean, span, plain)
+    return _told_method(m, receiver, name, args, clean, span, text)
+
+
+def _told_method(m: Machine, receiver: Instance, name: str, args: Args, clean: Kwargs, span: Span, text: str) -> Value:
+    """A method that only leaves a fact."""
+    kind = receiver.external
     result = standard.object_result(m, receiver, name, args, clean, span)
     full = f"{kind}.{name}" if kind else f"{getattr(receiver.cls, 'name', '?')}.{name}"
     fact = m.emit(Op, span, name=full, args=args, kwargs=clean, receiver=receiver, result=result, text=f"{text}()")

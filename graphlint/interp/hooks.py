@@ -1,4 +1,4 @@
-"""Forward hooks of modules: registered under `$hooks` of the module, run around each of its calls."""
+"""Hooks of modules and of optimizers: registered under `$hooks` of the object, run around its calls and its steps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Args = tuple[Value, ...]
 Kwargs = dict[str, Value]
 _KINDS = {"register_forward_hook": "after", "register_forward_pre_hook": "before"}
+#: Of optimizers: `fn(optimizer, args, kwargs)` runs at each step.
+OF_STEPS = {"register_step_post_hook": "after", "register_step_pre_hook": "before"}
 #: Of every module: `torch.nn.modules.module.register_module_forward_hook(fn)`.
 _GLOBAL = {"register_module_forward_hook": "after", "register_module_forward_pre_hook": "before"}
 HANDLE = "torch.utils.hooks.RemovableHandle"
@@ -26,7 +28,7 @@ def register(m: Machine, module: Instance, name: str, args: Args, kwargs: Kwargs
     """`module.register_forward_hook(fn)` and the like; hands back the handle that removes it."""
     handle = m.instance_of(External(HANDLE), span)
     function = args[0] if args else kwargs.get("hook")
-    kind = _KINDS.get(name)
+    kind = _KINDS.get(name) or OF_STEPS.get(name)
     if function is not None and kind is not None and not isinstance(function, Unknown):
         entry = m.sequence("tuple", [Const(kind), function, kwargs.get("with_kwargs", Const(False))])
         held = module.attrs.get("$hooks")
@@ -97,6 +99,23 @@ def around(
             changed = m.call(function, given, {}, span, "hook")
             if not isinstance(changed, Unknown) and not (isinstance(changed, Const) and changed.value is None):
                 result = changed
+    return result
+
+
+def around_step(
+    m: Machine, optimizer: Instance, args: Args, kwargs: Kwargs, span: Span, step: Callable[[], Value]
+) -> Value:
+    """Runs `step` between the optimizer's hooks."""
+    held = optimizer.attrs.get("$hooks")
+    entries = [i for i in (held.items if isinstance(held, Sequence) else []) if isinstance(i, Sequence)][:MOST]
+    given = (optimizer, m.sequence("tuple", list(args)), m.mapping({k: v for k, v in kwargs.items()}))
+    result: Value = Const(None)
+    for now in ("before", "", "after"):
+        if not now:
+            result = step()
+        for kind, function, _ in (entry.items for entry in entries):
+            if isinstance(kind, Const) and kind.value == now:
+                m.call(function, given, {}, span, "hook")
     return result
 
 
