@@ -35,6 +35,8 @@ def pool_for_each(region: Region, others: list[Region]) -> Iterator[Problem]:
     alike = [o for o in others if o.at == region.at and o.pool is None and kept_like(o, keep)]
     if not alike or any(o.begin < region.begin for o in alike) or keep.how != "setitem":
         return
+    if any(given_up(o, [region]) for o in alike):
+        return  # the old one is let go of first: there is one at a time
     keys = {_key(k.key) for o in (region, *alike) if (k := kept_in(o)) is not None}
     handed_on = any("$pool" in g.attrs for o in (region, *alike) for g in queries.graphs(o.graph))
     if len(keys) < 2 or handed_on:
@@ -180,7 +182,7 @@ def bounded(region: Region, keep: Keep) -> bool:
             return True
         if isinstance(fact, Op) and fact.name.rpartition(".")[2] in ("pop", "popitem", "clear", "move_to_end"):
             return True
-        if isinstance(fact, Bind) and fact.how == "del" and fact.place.kind == "item":
+        if isinstance(fact, Bind) and fact.how in ("del", "pop", "clear") and fact.place.kind == "item":
             return True
     return False
 

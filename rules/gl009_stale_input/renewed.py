@@ -5,13 +5,14 @@ that made an input runs again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from graphlint import places, queries
 from graphlint.fact import Bind, Index, Op, Operator, Unfollowed, Write
 from graphlint.finding import Problem
 from graphlint.knowledge.factories import dtype_of
 from graphlint.region import Region
+from graphlint.source import Location
 from graphlint.value import Const, Storage, Tensor, Unknown, Value, options, tensors
 
 from .notes import problem
@@ -82,8 +83,12 @@ def _steps(region: Region, optimizer: Value | None) -> bool:
     )
 
 
-def made_anew(region: Region) -> Iterator[Problem]:
-    """A line that made an input runs again before a replay, and nobody but the graph would read the result."""
+def made_anew(region: Region, told: Collection[Location]) -> Iterator[Problem]:
+    """A line that made an input runs again before a replay, and nobody but the graph would read the result.
+
+    told: bindings that are reported: what goes into one of them is not reported once more.
+    """
+    bound = [f for f in region.after if isinstance(f, Bind) and f.at in told]
     origin = {s.made: s for s in region.inputs if s.made is not None and s.born is None and s.kind == "fresh"}
     used: set[Storage] = set()
     if not origin:
@@ -106,6 +111,8 @@ def made_anew(region: Region) -> Iterator[Problem]:
                 if any(o in span for o in vague) or not any(o in span for o in kept.get(new, ())):
                     continue
                 if places.refreshed(region, old, region.end, replay.order):
+                    continue
+                if any(b.order in span and new in queries.storages(b.value, 3) for b in bound):
                     continue
                 message = (
                     "makes a new tensor before each replay, but the graph reads the one of the capture: write into that"

@@ -22,13 +22,9 @@ def check(region: Region) -> Iterator[Problem]:
     if region.kind not in KINDS:
         return
     told: set[Location] = set()
-    for problem in (
-        *rebound(region),
-        *moved(region),
-        *made_anew(region),
-        *captured_once(region),
-        *one_not_copied(region),
-    ):
+    first = (*rebound(region), *moved(region))
+    bound = {problem.at for problem in first}
+    for problem in (*first, *made_anew(region, bound), *captured_once(region), *one_not_copied(region)):
         if problem.at not in told and not any(_within(problem.at, t) for t in told):
             told.add(problem.at)
             yield problem

@@ -76,12 +76,15 @@ def nested(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
 def captured_work(region: Region) -> Iterator[Problem]:
     """Replays, garbage collection and dying graphs inside the capture."""
     begin = queries.begin_fact(region)
+    within = {f.begun for f in region.captured if isinstance(f, CaptureBegin)}
     for fact in region.captured:
         if begin is None or not queries.inside(fact, begin):
             continue  # a capture that was left open: told where it begins
         match fact:
             case Replay() if begin.maybe and region.kind == "graphed-callables":
                 continue  # graphed once, and the guard that says so is not known
+            case Replay(replayed=replayed) if replayed and within.issuperset(replayed):
+                continue  # never reached: told where its own capture begins
             case Replay(replayed=replayed) if not all(r.kind == "compile" for r in replayed) or not replayed:
                 message = "a graph is replayed inside a capture, which cannot be captured: run its work directly there"
                 yield _problem(region, fact, message)
