@@ -20,6 +20,7 @@ from graphlint.runtime import process, worker  # noqa: E402, F401
 from graphlint.runtime.api import Trace  # noqa: E402
 from graphlint.runtime.cuda.observe import observed  # noqa: E402
 from graphlint.runtime.emulate.install import emulated  # noqa: E402
+from graphlint.runtime.imported import imported  # noqa: E402
 from graphlint.runtime.session import as_json, trace  # noqa: E402
 from graphlint.runtime.spec import Spec  # noqa: E402
 from graphlint.runtime.target import Target, TargetError  # noqa: E402
@@ -283,3 +284,26 @@ def test_the_pytest_fixture(pytester: pytest.Pytester) -> None:
 def test_nothing_heavy_is_imported_by_the_plugin() -> None:
     code = "import sys, graphlint, graphlint.pytest_plugin; print([m for m in ('torch', 'libcst') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_what_a_script_imports_from_beside_it_is_checked_with_it(tmp_path: Path) -> None:
+    (tmp_path / "serve" / "inner").mkdir(parents=True)
+    for name, text in {
+        "main.py": "import json, serve\nfrom helpers import one",
+        "helpers.py": "one = 1",
+        "other.py": "",
+        "serve/__init__.py": "from .runner import Runner",
+        "serve/runner.py": "from .inner import deep\nfrom ..main import nothing",
+        "serve/inner/__init__.py": "",
+        "serve/inner/deep.py": "import serve.inner.deep",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    names = [path.relative_to(tmp_path).as_posix() for path in imported(tmp_path / "main.py", tmp_path)]
+    assert names[0] == "main.py" and set(names) == {
+        "main.py",
+        "helpers.py",
+        "serve/__init__.py",
+        "serve/runner.py",
+        "serve/inner/__init__.py",
+        "serve/inner/deep.py",
+    }

@@ -12,6 +12,7 @@ from graphlint.config import Config, load
 from graphlint.engine import Report, check
 from graphlint.finding import Finding
 from graphlint.registry import Registry, load_rules
+from graphlint.runtime.imported import imported
 from graphlint.runtime.process import Child, finished, run
 from graphlint.runtime.spec import Result, Spec
 from graphlint.runtime.verdict import Seen, join
@@ -144,7 +145,7 @@ def _lint(spec: Spec, config: Config | None) -> tuple[Report, Registry]:
     path = _path(spec)
     if path is None:
         return Report(), registry
-    return check([path], config, registry=registry), registry
+    return check(imported(path, start), config, registry=registry), registry
 
 
 def _path(spec: Spec) -> Path | None:

@@ -16,6 +16,7 @@ from graphlint.runtime import frames
 from graphlint.runtime.emulate.arena import Block
 from graphlint.runtime.emulate.machine import Machine, aside
 from graphlint.runtime.emulate.storages import storage_of as _storage_of
+from graphlint.runtime.watch.counterfactual import along, another_token, matters, padded_axis, rows, states
 from graphlint.runtime.watch.journal import Journal, Step, Watcher
 from graphlint.runtime.watch.scratch import VIEWS
 
@@ -41,7 +42,8 @@ class Input:
     ever: torch.Tensor
     padded: torch.Tensor
     """Filled with a constant behind what was refreshed."""
-    padded_rows: int = 0
+    tokens: bool = False
+    """Whether it holds whole numbers."""
     dirty: bool = False
     partial: frames.Site | None = None
     broadcast: frames.Site | None = None
@@ -90,7 +92,7 @@ class Inputs(Watcher):
                 for ghost in call.sources:
                     storage = ghost.untyped_storage()
                     start = storage.data_ptr()
-                    if start not in graph.inputs or start in self._states(graph):
+                    if start not in graph.inputs or start in states(graph):
                         continue
                     element = ghost.element_size()
                     count = storage.nbytes() // element if element else 0
@@ -114,23 +116,6 @@ class Inputs(Watcher):
                     if self._host_read not in machine.on_host_read:
                         machine.on_host_read.append(self._host_read)
         self.graphs[graph.number] = watched
-
-    @staticmethod
-    def _states(graph: Any) -> set[int]:
-        """Inputs that the graph itself writes: state, not data that is refreshed."""
-        found = getattr(graph, "_states", None)
-        if found is None:
-            from graphlint.runtime.emulate.dispatch import written
-            from graphlint.runtime.emulate.fake import FakeCall
-
-            found = set()
-            for call in graph.calls:
-                if isinstance(call, FakeCall):
-                    found |= call.writes
-                elif hasattr(call, "func"):
-                    found |= {_storage_of(t).data_ptr() for t in written(call.func, call.args, call.kwargs)}
-            graph._states = found
-        return found
 
     def _freed(self, block: Block) -> None:
         """What comes to lie there is another tensor, of any size."""
@@ -163,10 +148,10 @@ class Inputs(Watcher):
                     known.covered |= mark
                     known.ever |= mark
                 known.dirty = True
-                if name in _FILLS and t.is_floating_point():
+                if name in _FILLS and t.dtype is not torch.bool and not t.is_complex():
+                    known.tokens = not t.is_floating_point()
                     with aside():
                         known.padded |= mark
-                        known.padded_rows = known.rows
                 elif known.padded is not None:
                     with aside():
                         known.padded &= ~mark
@@ -273,7 +258,8 @@ class Inputs(Watcher):
             return
         watched.tested += 1
         weak = self.machine.fake  # whether the rest matters is seen in values only
-        if weak or self._matters(graph, known, rest):
+        part = rows(known.shape[0] if known.shape else 0, known.rows)
+        if weak or matters(self.machine, graph, known.address, rest, bytes(known.element), part):
             self.machine.note("stale-tail", graph.number, site=site, rows=known.rows, weak=weak)
 
     def _padding(self, graph: Any, watched: Watched, known: Input) -> None:
@@ -283,65 +269,21 @@ class Inputs(Watcher):
         watched.tested += 1
         with aside():
             rest = known.padded & known.read
-            filled = bool(known.padded.all())
-        if not filled and bool(rest.any()) and self._matters(graph, known, rest, 0x3F):
+            filled = bool(known.padded.all()) or not bool(rest.any())
+        if filled:
+            return
+        value, part, kept = b"\x3f" * known.element, rows(known.shape[0] if known.shape else 0, known.rows), True
+        if known.tokens:
+            with aside():
+                axis = padded_axis(known.padded, known.shape)
+                given = known.covered & ~known.padded
+                other = another_token(graph, known.address, known.element, given, known.padded) if axis else None
+            if axis is None or other is None:
+                return
+            # what padded places leave behind in a cache nobody reads, or a mask keeps out
+            value, part, kept = other, along(axis[0], known.shape[axis[0]], axis[1]), False
+        if matters(self.machine, graph, known.address, rest, value, part, kept):
             self.machine.note("padding-matters", graph.number)
-
-    def _matters(self, graph: Any, known: Input, rest: torch.Tensor, fill: int = 0) -> bool:
-        """Replays twice, with the rest as it is and with other bytes there, and compares what comes out of the
-        refreshed rows."""
-        block = self.machine.arena.used.get(known.address)
-        if block is None:
-            return False
-        saved = {start: ctypes.string_at(b.start, b.wanted) for start, b in self._touched(graph).items()}
-        saved[known.address] = ctypes.string_at(block.start, block.wanted)
-        generator = torch.default_generator.get_state()
-        device = [g.get_state() for g in torch.cuda.default_generators]
-        before = self._results(graph, known)
-        for start, content in saved.items():
-            ctypes.memmove(start, content, len(content))
-        _reseed(generator, device)
-        size = known.element
-        clear = rest.nonzero().flatten().tolist()
-        if len(clear) < 200_000:
-            for place in clear:
-                ctypes.memset(known.address + place * size, fill, size)
-        after = self._results(graph, known)
-        for start, content in saved.items():
-            ctypes.memmove(start, content, len(content))
-        _reseed(generator, device)
-        return before != after
-
-    def _touched(self, graph: Any) -> dict[int, Any]:
-        used = self.machine.arena.used
-        starts = set(graph.made) | self._states(graph)
-        return {s: used[s] for s in starts if s in used}
-
-    def _results(self, graph: Any, known: Input) -> list[bytes]:
-        """What the program can see: outputs that are alive (the refreshed rows only, where rows go in and come out)
-        and state."""
-        with aside():
-            for call in graph.calls:
-                call.run(self.machine)
-        found = []
-        rows, total = known.rows, known.shape[0] if known.shape else 0
-        ghosts = {_storage_of(g).data_ptr(): g for c in graph.calls for _, g in c.made}
-        for start, block in self._touched(graph).items():
-            if start not in self.machine.owners:
-                continue
-            size = block.wanted
-            ghost = ghosts.get(start)
-            if (
-                start in graph.made
-                and ghost is not None
-                and ghost.dim()
-                and total
-                and ghost.shape[0] == total
-                and rows < total
-            ):
-                size = size * rows // total
-            found.append(ctypes.string_at(block.start, size))
-        return found
 
     def _after(self, graph: Any) -> None:
         watched = self.graphs.get(graph.number)
@@ -378,9 +320,3 @@ def _mark(mask: torch.Tensor, t: torch.Tensor) -> None:
     """Marks the elements of a storage that a view covers."""
     if t.numel():
         mask.as_strided(t.size(), t.stride(), t.storage_offset()).fill_(True)
-
-
-def _reseed(host: torch.Tensor, device: list[torch.Tensor]) -> None:
-    torch.default_generator.set_state(host)
-    for generator, state in zip(torch.cuda.default_generators, device, strict=True):
-        generator.set_state(state)

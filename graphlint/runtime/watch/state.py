@@ -262,12 +262,17 @@ class State(Watcher):
             return
         if not region.replayed:
             region.replayed = True
-            for address in region.inputs & self._changed.keys():
-                if not self._stays(graph, address):
-                    continue
+            changed = sorted(region.inputs & self._changed.keys())
+            stays = {address for address in changed if self._stays(graph, address)}
+            # what one call changes together was changed if any of it was: zeros leave a mean of zero as it is
+            calls = {c.at[1:] for address in stays for c in self._changed[address] if c.order < region.begun} - {()}
+            for address in changed:
                 for change in self._changed[address]:
+                    along = change.at[1:] in calls and self.scratch.reads(graph.number, address)
+                    if change.order >= region.begun or not (address in stays or along):
+                        continue
                     site = frames.in_user_code(change.at)
-                    if change.order < region.begun and site is not None and self._refreshed(region, address, change):
+                    if site is not None and self._refreshed(region, address, change):
                         self.machine.log(
                             events.Note, at=change.at, name="state-warmed", graph=graph.number, data={"site": site}
                         )

@@ -8,7 +8,6 @@ that the capture itself made) is the same after a replay.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,33 +19,11 @@ from graphlint.runtime.syntax import KEEPERS, Chain, chain_of
 from graphlint.runtime.watch.fresh import Fresh
 from graphlint.runtime.watch.journal import MISSING, Activation, Journal, Step, Watcher, host_value, lookup, resolve
 from graphlint.runtime.watch.leaves import Leaf, Leaves, resolve_callable
+from graphlint.runtime.watch.written import Written, at_leaf, name_of, walk
 
 #: More stores of captured code are not followed.
 MAX_WRITTEN = 2000
 Key = tuple[int, Any]
-
-
-@dataclass(slots=True, eq=False)
-class Written:
-    """A store of captured code. kind: "host", "container", "rebound" (a tensor that the graph reads was replaced)."""
-
-    graph: int
-    at: frames.Site
-    owner: Any
-    """Gives the object, None once it is gone."""
-    name: Any
-    """The attribute or key; None where the object itself was changed, by a method."""
-    kind: str
-    text: str
-    way: tuple[frames.Site, ...]
-    """The user's lines inside the capture that led there, innermost first."""
-    carried: bool
-    """Whether the new value is made of the old one."""
-    leaves: tuple[Leaf, ...]
-    """What else it is made of."""
-    since: int = 0
-    """How many replays there were when other code last stored there."""
-    told: bool = False
 
 
 class Stores(Watcher):
@@ -112,7 +89,7 @@ class Stores(Watcher):
                 return
             if chain.root not in step.frame.f_code.co_varnames:
                 loads.setdefault((self.identities.number(step.frame.f_globals), chain.root), set()).add(line)
-            for owner, name in _walk(step.frame, chain):
+            for owner, name in walk(step.frame, chain):
                 loads.setdefault((self.identities.number(owner), name), set()).add(line)
 
     def loaded(self, graph: int, owner: Any, name: Any) -> bool:
@@ -146,18 +123,20 @@ class Stores(Watcher):
         if how != "store":
             self._mutated(step, chain, owner, how, old)
             return
-        name = _name(step.frame, chain)
+        name = name_of(step.frame, chain)
         if name is MISSING or (self._opens(step) and not host_value(new)):
             return  # `self.out = model(x)` in the block that captures
         if not isinstance(new, torch.Tensor):
-            self._host(step, owner, name, chain.text, old, new)
+            self._host(step, owner, name, chain.text, old, new, chain.owner if chain.steps[-1][0] != "attr" else None)
             return
         carried = self._carries(step, owner, name, False, earlier=True)
         if carried and isinstance(old, tuple) and old[0] == "tensor" and self._seen(new) != old:
             written = self._written(step, owner, name, "rebound", chain.text, True)
             self._pending.append((written, old[1]))
 
-    def _host(self, step: Step, owner: Any, name: Any, text: str, old: Any, new: Any) -> None:
+    def _host(
+        self, step: Step, owner: Any, name: Any, text: str, old: Any, new: Any, chain: Chain | None = None
+    ) -> None:
         """A number, a container or another object was stored."""
         assert step.graph is not None
         origins = self._origins.setdefault(step.graph, {})
@@ -166,16 +145,16 @@ class Stores(Watcher):
         leaves = self._made_of(step)
         if step.statement.augmented:
             leaves += self._stood_there(owner, name, text, old) if known is None else known
-        carried = self._carries(step, owner, name, any(_at(x, owner, name) for x in leaves))
+        carried = self._carries(step, owner, name, any(at_leaf(x, owner, name) for x in leaves))
         origins[key] = leaves
         read = bool(step.notes.get("read"))
         kind = "host" if host_value(new) or new is None else "container"
         if carried and (self._seen(new) != old or read):
-            self._add(self._written(step, owner, name, kind, text, True))
+            self._add(self._written(step, owner, name, kind, text, True, (), chain))
         elif not carried and kind == "host":
             always = read or self._clock(step)
             if always or leaves:
-                self._add(self._written(step, owner, name, kind, text, always, () if always else leaves))
+                self._add(self._written(step, owner, name, kind, text, always, () if always else leaves, chain))
 
     def _stood_there(self, owner: Any, name: Any, text: str, old: Any) -> tuple[Leaf, ...]:
         if old[0] != "host":
@@ -215,7 +194,7 @@ class Stores(Watcher):
             if not leaves:
                 return
         text = f"{chain.text}.{method}(...)"
-        self._add(self._written(step, owner, None, "container", text, not leaves, leaves))
+        self._add(self._written(step, owner, None, "container", text, not leaves, leaves, chain))
 
     def _made_of(self, step: Step) -> tuple[Leaf, ...]:
         """The numbers outside of the capture that what a statement stores is made of."""
@@ -259,12 +238,20 @@ class Stores(Watcher):
         text: str,
         carried: bool,
         leaves: tuple[Leaf, ...] = (),
+        chain: Chain | None = None,
     ) -> Written:
+        """chain: leads to the owner."""
         assert step.graph is not None
         steps = [a.step for a in reversed(self.journal.stack)]
         way = tuple(s.site for s in steps if s is not None and s.graph == step.graph)
         owned = self.identities.reference(owner)
-        return Written(step.graph, step.site, owned, name, kind, text, way, carried, leaves)
+        made = Written(step.graph, step.site, owned, name, kind, text, way, carried, leaves)
+        if chain is not None and isinstance(owner, (list, dict, set)) and chain.steps and chain.steps[-1][0] == "attr":
+            holder = resolve(step.frame, chain.owner)
+            if holder is not MISSING and not isinstance(holder, (list, dict, tuple)):
+                made.container, made.member = (type(owner),), chain.steps[-1][1]
+                made.holder = self.identities.reference(holder)
+        return made
 
     def _add(self, written: Written) -> None:
         if len(self.written) < MAX_WRITTEN:
@@ -306,7 +293,7 @@ class Stores(Watcher):
                     path, line = min(lines)
                     self._tell(written, frames.Site(path, line, ""))
 
-    def _tell(self, written: Written, read: frames.Site | None) -> None:
+    def _tell(self, written: Written, read: frames.Site | None, weak: bool = False) -> None:
         written.told = True
         self.machine.note(
             "captured-store-read",
@@ -316,90 +303,66 @@ class Stores(Watcher):
             text=written.text,
             kind=written.kind,
             way=written.way,
+            weak=weak,
         )
 
     # ------------------------------------------------------------ what other code does
     def _stored_since(self, step: Step) -> None:
         """What stands there now is no longer what the capture left."""
         statement = step.statement
-        places = [(resolve(step.frame, c.owner), _name(step.frame, c)) for c in statement.stores]
+        places = [(resolve(step.frame, c.owner), name_of(step.frame, c)) for c in statement.stores]
         places += [(resolve(step.frame, c), None) for c, _ in statement.mutated]
         places += [(step.frame.f_globals, n) for n in statement.names]
         for owner, name in places:
             if owner is MISSING:
                 continue
             for written in self.written:
-                if name in (written.name, None) and written.owner() is owner:
+                same = name in (written.name, None) and written.now() is owner
+                rebuilt = written.holder is not None and name == written.member and written.holder() is owner
+                if same or rebuilt:
                     written.since = self.replays.get(written.graph, 0)
 
     def _read(self, step: Step) -> None:
         for written in self.written:
             if written.told or self.replays.get(written.graph, 0) <= written.since:
                 continue
-            owner = written.owner()
+            owner = written.now()
             if owner is None:
                 continue
             if any(self._reads(step, chain, written, owner) for chain in step.statement.loads) and (
                 written.carried or any(self.leaves.now(x, written.graph) is not MISSING for x in written.leaves)
             ):
-                self._tell(written, step.site)
+                self._tell(written, step.site, weak=owner is not written.owner())
 
     def _reads(self, step: Step, chain: Chain, written: Written, owner: Any) -> bool:
         frame = step.frame
         if written.name is not None and owner is frame.f_globals:
             return chain.root == written.name and chain.root not in frame.f_code.co_varnames
         if lookup(frame, chain.root) is owner:
-            return self._takes(step, chain, 0, written)
-        for place, (part, name) in enumerate(_walk(frame, chain), 1):
+            return self._takes(step, chain, 0, written, owner)
+        for place, (part, name) in enumerate(walk(frame, chain), 1):
             if part is owner and written.name is not None:
                 return bool(name == written.name)
             if written.name is None or isinstance(owner, dict):
                 value = resolve(frame, Chain(chain.root, chain.steps[:place]))
                 if value is owner:
-                    return self._takes(step, chain, place, written)
+                    return self._takes(step, chain, place, written, owner)
         return False
 
-    def _takes(self, step: Step, chain: Chain, length: int, written: Written) -> bool:
+    def _takes(self, step: Step, chain: Chain, length: int, written: Written, owner: Any) -> bool:
         """Whether a chain that leads to the changed object itself, at `length`, takes from it what was changed."""
         frame = step.frame
         if length == len(chain.steps):
             stored = any(c.owner == chain for c in step.statement.stores)
-            return not stored and (written.name is None or isinstance(written.owner(), dict))
+            return not stored and (written.name is None or isinstance(owner, dict))
         if written.name is None:
             item = resolve(frame, Chain(chain.root, chain.steps[: length + 1]))
             return not (isinstance(item, torch.Tensor) and self.machine.holds(item))
-        names = list(_walk(frame, Chain(chain.root, chain.steps[: length + 1])))
+        names = list(walk(frame, Chain(chain.root, chain.steps[: length + 1])))
         kind, name = chain.steps[length]
-        if kind == "attr" and isinstance(written.owner(), dict):
+        if kind == "attr" and isinstance(owner, dict):
             if name not in ("get", "pop"):
                 return True
             asked = [c.args[0] for c in step.statement.calls if c.args and chain_of(c.func) == chain]
             return any(getattr(a, "value", written.name) == written.name for a in asked)
         return bool(names) and names[-1][1] == written.name
-
-
-def _at(leaf: Leaf, owner: Any, name: Any) -> bool:
-    return len(leaf.steps) == 1 and leaf.steps[0][1] == name and leaf.root is not None and leaf.root() is owner
-
-
-def _name(frame: Any, chain: Chain) -> Any:
-    """The attribute or key at the end of a chain; MISSING if that cannot be told."""
-    kind, name = chain.steps[-1]
-    if kind == "key":
-        return lookup(frame, name)
-    return MISSING if kind == "keys" else name
-
-
-def _walk(frame: Any, chain: Chain) -> Any:
-    """Of each step of a chain, the object that it starts from and the attribute or key."""
-    for place in range(len(chain.steps)):
-        part = Chain(chain.root, chain.steps[: place + 1])
-        owner = resolve(frame, part.owner)
-        name = _name(frame, part)
-        if owner is MISSING:
-            return
-        try:
-            hash(name)
-        except TypeError:
-            return
-        yield owner, name
