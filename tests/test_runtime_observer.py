@@ -108,6 +108,35 @@ def test_lines_of_what_a_capture_calls(tmp_path: Path) -> None:
     assert {9, 11, 12, 15, 16, 17, 23} <= lines and not lines & {10, 19, 20, 24}
 
 
+LATE = """
+import torch
+
+def plain(y):
+    y = y + 1
+    return y
+
+def deep(y, late):
+    if late:
+        y = y * 3
+    return plain(y)
+
+x = torch.zeros(4, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = x
+    for turn in range(20):
+        out = deep(out, turn == 15)
+graph.replay()
+"""
+
+
+def test_a_line_that_runs_in_a_late_call_only(tmp_path: Path) -> None:
+    result, run = observed(tmp_path, LATE)
+    lines = set(result.executed[str(tmp_path / "program.py")])
+    assert {5, 6, 9, 10, 11, 17, 18} <= lines
+    assert sum(isinstance(e, events.Call) for e in run) == 21
+
+
 def test_a_backward_is_watched_call_by_call(tmp_path: Path) -> None:
     result, run = observed(tmp_path, TRAINING)
     names = Counter(e.name for e in run if isinstance(e, events.Call))

@@ -80,6 +80,7 @@ def watched(spec: Spec) -> Iterator[tuple[Machine, Journal]]:
     # the tracer's own objects must not make the garbage collector run where the program alone would not
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
     gc.freeze()  # what is there now holds nothing of the program's: looking for holders of its tensors skips it
+    gc.collect()  # nearly nothing to do, and its counters stand at zero: collections come where they come in any run
     with emulated(spec.version, spec.survey, bool(spec.fake)) as machine:
         machine.most = VALUES if spec.fake is None else None
         journal = Journal(machine)

@@ -10,15 +10,37 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Collection
 from types import CodeType, FrameType
 from typing import Any
 
 from graphlint.runtime import frames
 from graphlint.runtime.syntax import statement_at
-from graphlint.runtime.watch.journal import MAX_STEPS, Activation, Journal
+from graphlint.runtime.watch.journal import MAX_STEPS, WAITS, Activation, Journal
 
 #: Of `sys.monitoring`'s tools, those that it names no use for.
 _TOOLS = (4, 3)
+#: How often it is asked whether all lines of a function have run.
+TRIES = 8
+
+
+class Lines:
+    """The lines of a function that captured code calls."""
+
+    __slots__ = ("code", "left", "tries")
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        lines = {line for _, _, line in code.co_lines() if line}
+        self.left = lines - {code.co_firstlineno} or lines
+        self.tries = TRIES
+
+    def all_ran(self, ran: Collection[int]) -> bool:
+        """Whether each of its lines ran in a capture before. One with lines that do not run is asked a few times."""
+        if self.left and self.tries:
+            self.tries -= 1
+            self.left.difference_update(ran)
+        return not self.left
 
 
 class Outline(Journal):
@@ -30,6 +52,8 @@ class Outline(Journal):
         """Files that are none of the user's."""
         self._lines: dict[str, set[int]] = {}
         """The lines of deeper functions that ran in captures."""
+        self._codes: dict[int, Lines] = {}
+        """The functions that captured code calls, by their code's id."""
         self._monitor: _Monitor | None = None
 
     def __enter__(self) -> Outline:
@@ -73,12 +97,18 @@ class Outline(Journal):
             lines.add(line)
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if self.foreign(frame.f_code.co_filename):
+        name = frame.f_code.co_filename
+        if name in self._foreign or self.foreign(name):  # most calls are torch's own: not one more for each
             return None
         if self.passing():
             if self.busy or threading.get_ident() != self.thread:
                 return None
             self.stack.append(Activation(frame, 0, self.stack[-1]))
+            code = frame.f_code
+            if self._monitor is None and not code.co_flags & WAITS:
+                known = self._codes.get(id(code)) or self._codes.setdefault(id(code), Lines(code))
+                if known.all_ran(self._lines.get(code.co_filename, ())):
+                    frame.f_trace_lines = False  # what there is to tell of its lines has been told
             return self._passing
         return super()._trace(frame, event, arg)
 

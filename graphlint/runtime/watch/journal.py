@@ -25,7 +25,7 @@ MISSING: Any = object()
 MAX_STEPS, OF_ONE = 3_000_000, 300_000
 
 #: Functions that may be left in the middle of a statement, and so many of them that wait.
-_WAITS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+WAITS = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 MAX_SUSPENDED = 1000
 #: Bytes of code between the instruction that leaves a function and the one with which it goes on, at most.
 _RESUMED = 8
@@ -239,7 +239,7 @@ class Journal:
                 self._each("begins", step)
         elif event == "return":
             waits = activation.step
-            if waits is not None and frame.f_code.co_flags & _WAITS:
+            if waits is not None and frame.f_code.co_flags & WAITS:
                 self._waits(frame, activation, waits)
             self._finish(activation)
             self._each("returned", activation, arg)

@@ -30,7 +30,8 @@ from graphlint.runtime.watch.scratch import Scratch
 from graphlint.runtime.watch.stores import Stores
 
 MAX_PLACES = 4000
-#: Seconds that looking at places may take in one run; afterwards they are looked at when a graph is replayed.
+#: Seconds of the processor that looking at places may take in one run, however busy the machine is; afterwards they are
+#: looked at when a graph is replayed.
 BUDGET = 20.0
 
 
@@ -170,7 +171,7 @@ class Places(Watcher):
             writes.add(_storage_of(t).data_ptr())
 
     def _graph(self, graph: Any) -> None:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         seen = self._seen.pop(graph.number, {})
         known = Known(
             graph.number,
@@ -217,7 +218,7 @@ class Places(Watcher):
                         used = self._loads.get((graph.number, activation.number, name))
                         if used is not None and name in code.co_varnames[: code.co_argcount]:
                             self.parameters.append((graph.number, code, name, address, used))
-        self.spent += time.perf_counter() - begun
+        self.spent += time.thread_time() - begun
 
     def _without_aliases(self, known: Known) -> None:
         """Leaves out what only happens to hold an input too, where the captured code reads it from another place."""
@@ -239,7 +240,7 @@ class Places(Watcher):
     def done(self, step: Step) -> None:
         if not self.known or self.spent > BUDGET or not step.statement.touches:
             return
-        begun = time.perf_counter()
+        begun = time.thread_time()
         self._moved(step)
         site, statement = step.site, step.statement
         bare = step.frame.f_code.co_name == "<module>" or bool(statement.nonlocals)
@@ -256,7 +257,7 @@ class Places(Watcher):
                 if local.changed is None and local.call == step.call and local.name in step.statement.names:
                     value = step.frame.f_locals.get(local.name)
                     self._compare(local, value, site)
-        self.spent += time.perf_counter() - begun
+        self.spent += time.thread_time() - begun
 
     def returned(self, activation: Activation, value: Any) -> None:
         for known in self.known.values():

@@ -97,14 +97,15 @@ class Scalars(Watcher):
             if activation.frame.f_code.co_name == "<module>":
                 continue
             code, values = activation.frame.f_code, activation.frame.f_locals
-            for name in given.keys() & set(code.co_varnames[: code.co_argcount]):
+            parameters = code.co_varnames[: code.co_argcount]
+            for name in (n for n in given if n in parameters):
                 if self._other(graph, activation, given, name, values.get(name)):
                     return
             for owner in list(values.values()):
                 members = getattr(owner, "__dict__", None)
                 if not isinstance(members, dict) or isinstance(owner, torch.nn.Module):
                     continue
-                for name in given.keys() & members.keys():
+                for name in (n for n in given if n in members):
                     if self._other(graph, activation, given, name, members[name]):
                         return
 
