@@ -132,13 +132,36 @@ class Tensor(Value):
 
 @dataclass(eq=False, slots=True)
 class Sequence(Value):
-    """A list, tuple, set, deque, range, generator or ModuleList. `rest` stands for further unknown items."""
+    """A list, tuple, set, deque, range, generator or ModuleList. `rest` stands for further unknown items.
+
+    sized: False if it has other items than those held, which stand for all: it was cut short, or made in a loop that
+    runs on, or is a slice whose bounds are not known. The items of a range are its bounds.
+    """
 
     kind: str = "list"
     items: list[Value] = field(default_factory=list)
     rest: Value | None = None
     born: Region | None = None
+    sized: bool = True
     id: int = field(default_factory=lambda: next(ids))
+
+    @property
+    def length(self) -> int | None:
+        """How many items it has, None if that is not known."""
+        if self.rest is not None or not self.sized:
+            return None
+        if self.kind != "range":
+            return len(self.items)
+        numbers = self.numbers
+        return None if numbers is None else len(numbers)
+
+    @property
+    def numbers(self) -> range | None:
+        """The numbers of a range whose bounds are all known."""
+        bounds = [i.value for i in self.items if isinstance(i, Const) and isinstance(i.value, int)]
+        if self.kind != "range" or len(bounds) != len(self.items) or not 0 < len(bounds) < 4:
+            return None
+        return range(*bounds) if len(bounds) < 3 or bounds[2] else None
 
 
 @dataclass(eq=False, slots=True)

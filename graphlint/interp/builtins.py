@@ -94,8 +94,8 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
     match value:
         case Tensor():
             return dim_value(value, 0)
-        case Sequence(items=items, rest=None):
-            return Const(len(items), _size(value))
+        case Sequence() if value.length is not None and not m.has_grown(value.id):
+            return Const(value.length, _size(value))
         case Mapping(items=mapping_items, rest=None) if not m.has_grown(value.id):
             return Const(len(mapping_items), _size(value))
         case Const(value=str(string)):
@@ -107,7 +107,8 @@ def _len(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
             if "$items" in value.attrs:
                 return _len(m, (value.attrs["$items"],), {}, span, text)
         case Sequence() | Mapping():
-            return Host("len", symbol=f"len{value.id}", inputs=_size(value))
+            # While it grows, no two of its lengths are equal.
+            return Host("len", symbol=None if m.has_grown(value.id) else f"len{value.id}", inputs=_size(value))
     return Host("len", inputs=origins(value))
 
 
@@ -169,11 +170,13 @@ def _reduce(op: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value]:
                 return Host("read", "bool", m.location(span), inputs)
             return Host(kind="bool", inputs=inputs)
         if op == "sorted":
-            kind = args[0].rest if args and isinstance(args[0], Sequence) else None
-            ordered = _sorted(values, kwargs)
-            return m.sequence("list", ordered, kind)
+            given = args[0] if args else None
+            if isinstance(given, Sequence) and given.length is None:
+                return iteration.listed(m, "list", given)
+            return m.sequence("list", _sorted(values, kwargs))
         plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
-        if plain and len(plain) == len(values) and "key" not in kwargs:
+        cut = len(args) == 1 and isinstance(args[0], Sequence) and args[0].length is None
+        if plain and len(plain) == len(values) and "key" not in kwargs and not cut:
             return Const(min(plain) if op == "min" else max(plain), inputs)
         tensor = next((o for v in values for o in options(v) if isinstance(o, Tensor)), None)
         if tensor is not None:
@@ -209,7 +212,7 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
         node = tree.Name(span, text)
         return operators.binary(m, "+", tensor, Const(0), node)
     plain = [v.value for v in values if isinstance(v, Const) and isinstance(v.value, (int, float))]
-    if values and len(plain) == len(values) and isinstance(args[0], Sequence) and args[0].rest is None:
+    if values and len(plain) == len(values) and isinstance(args[0], Sequence) and args[0].length is not None:
         return Const(sum(plain))
     inputs = frozenset().union(*(origins(v) for v in values)) if values else frozenset()
     return Host("other", inputs=inputs)
@@ -234,20 +237,17 @@ def _collection(kind: str) -> Callable[[Machine, Args, Kwargs, Span, str], Value
         if not args:
             return m.sequence(kind, [])
         value = args[0]
-        if isinstance(value, Sequence) and value.kind == "range":
-            items, exact = iteration.iterate(m, value, tree.Name(span, text))
-            return m.sequence(kind, items if exact else [], None if exact else items[-1] if items else None)
         if isinstance(value, Tensor):
             row = iteration.elements(m, value)[0]
             return m.sequence(kind, [], row)
         if isinstance(value, Sequence):
-            return m.sequence(kind, list(value.items), value.rest)
+            made = iteration.listed(m, kind, value)
+            return iteration.distinct(made) if kind == "set" else made
         if isinstance(value, Mapping):
             keys: list[Value] = [subscripts.of_key(k) for k in value.items]
             return m.sequence(kind, keys, Host("loop", kind="") if value.rest is not None else None)
         items, exact = iteration.iterate(m, value, tree.Name(span, text))
-        source = value.attrs.get("$items", value) if isinstance(value, Instance) else value
-        if exact and not iteration.shortened(source, items):
+        if exact and not iteration.shortened(value, items):
             return m.sequence(kind, items)
         return m.sequence(kind, [], items[-1] if items else Unknown())
 
@@ -260,6 +260,7 @@ def _dict(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
         result.items = {**args[0].items, **result.items}
         result.rest = args[0].rest
     elif args:
+        cut = isinstance(args[0], Sequence) and args[0].length is None
         for item in iteration.elements(m, args[0]):
             if isinstance(item, Sequence) and len(item.items) == 2:
                 key, value = item.items
@@ -269,6 +270,8 @@ def _dict(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
                 result.rest = value if result.rest is None else join(result.rest, value)
             else:
                 result.rest = result.rest or Unknown()
+        if cut and result.items and result.rest is None:
+            result.rest = next(reversed(result.items.values()))
     if "*" in kwargs:
         result.rest = result.rest or Unknown()
     return result
@@ -278,6 +281,7 @@ def _fromkeys(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> 
     """`dict.fromkeys(keys, value)`: one value under each key."""
     value = args[1] if len(args) > 1 else Const(None)
     keys, exact = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
+    exact = exact and not (args and iteration.shortened(args[0], keys))
     result = m.mapping()
     for key in map(subscripts.as_key, keys):
         if isinstance(key, Const) and key.value.__hash__ is not None:
@@ -290,11 +294,13 @@ def _fromkeys(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> 
 
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     items, exact = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
+    cut = bool(args) and iteration.shortened(args[0], items)
+    known = len(items) - 1 if cut else len(items) if exact else 1
     pairs: list[Value] = [
-        m.sequence("tuple", [Const(i) if exact or i == 0 else Host("loop"), item]) for i, item in enumerate(items)
+        m.sequence("tuple", [Const(i) if i < known else Host("loop"), item]) for i, item in enumerate(items)
     ]
     if exact:
-        return m.sequence("generator", pairs)
+        return m.sequence("generator", pairs, sized=not cut)
     return m.sequence("generator", pairs[:1], pairs[-1] if pairs else None)
 
 
@@ -307,7 +313,8 @@ def _zip(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
     rows: list[Value] = []
     for index in range(length):
         rows.append(m.sequence("tuple", [c[0][min(index, len(c[0]) - 1)] for c in columns if c[0]]))
-    return m.sequence("generator", rows, None if exact or not rows else rows[-1])
+    cut = any(iteration.shortened(a, c[0]) for a, c in zip(args, columns, strict=True))
+    return m.sequence("generator", rows, None if exact or not rows else rows[-1], sized=not (exact and cut))
 
 
 def _map(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
@@ -315,7 +322,8 @@ def _map(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
         return Unknown()
     items, exact = iteration.iterate(m, args[1], tree.Name(span, text))
     results = [m.call(args[0], (i,), {}, span, text) for i in items[:3]]
-    return m.sequence("generator", results, None if exact else (results[-1] if results else None))
+    cut = iteration.shortened(args[1], results)
+    return m.sequence("generator", results, None if exact or not results else results[-1], sized=not (exact and cut))
 
 
 def _filter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
@@ -330,7 +338,7 @@ def _filter(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Va
 
 def _reversed(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     if args and isinstance(args[0], Sequence) and args[0].rest is None and args[0].kind != "range":
-        return m.sequence("list", list(reversed(args[0].items)))
+        return m.sequence("list", list(reversed(args[0].items)), sized=args[0].sized)
     return args[0] if args else Unknown()
 
 

@@ -62,9 +62,10 @@ def call_sequence(
     if name in ("extend", "update", "extendleft", "union", "__iadd__") and first is not None:
         items = iteration.elements(m, first)
         if name == "union":
-            return m.sequence(receiver.kind, [*receiver.items, *items], receiver.rest)
+            return m.sequence(receiver.kind, [*receiver.items, *items], receiver.rest, sized=False)
         for item in items:
             m.append(receiver, item)
+        receiver.sized = receiver.sized and not (isinstance(first, Sequence) and first.length is None)
         if (isinstance(first, Sequence) and first.rest is not None) or not items:
             receiver.rest = receiver.rest or Unknown()
         m.emit(Keep, span, container=receiver, value=first, how="extend", text=text)
@@ -87,12 +88,14 @@ def call_sequence(
         old = join(*iteration.elements(m, receiver)) if iteration.elements(m, receiver) else None
         if name == "clear":
             receiver.items.clear()
-            receiver.rest = None
+            receiver.rest, receiver.sized = None, True
         place = Place(receiver.id, "*", "item")
         m.emit(Bind, span, place=place, value=None, old=old, owner=receiver, how=name, text=text)
         return Const(None)
     if name in ("copy", "__iter__", "difference", "intersection"):
-        return m.sequence(receiver.kind, list(receiver.items), receiver.rest)
+        return m.sequence(
+            receiver.kind, list(receiver.items), receiver.rest, receiver.sized and name in ("copy", "__iter__")
+        )
     if name in ("reverse", "sort"):
         if name == "reverse":
             receiver.items.reverse()
@@ -265,7 +268,7 @@ def call_scalar(m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwar
             except (TypeError, ValueError):
                 return Host(kind="string")
             if isinstance(made, list):
-                return m.sequence("list", [Const(x) for x in made[:12]])
+                return m.sequence("list", [Const(x) for x in made[:12]], sized=len(made) <= 12)
             if isinstance(made, tuple):
                 return m.sequence("tuple", [Const(x) for x in made])
             return Const(made)

@@ -34,7 +34,7 @@ def shallow(m: Machine, value: Value, span: Span) -> Value:
             copied.attrs["$items"] = shallow(m, items, span)
         return copied
     if isinstance(value, Sequence) and value.kind != "tuple":
-        return m.sequence(value.kind, list(value.items), value.rest)
+        return m.sequence(value.kind, list(value.items), value.rest, value.sized)
     if isinstance(value, Mapping):
         return _mapping(m, value, dict(value.items), value.rest)
     return value
@@ -66,7 +66,7 @@ def deep(m: Machine, value: Value, span: Span, memo: _Memo | None = None, depth:
                 copied.args = tuple(map(inner, value.args))
                 copied.kwargs = {name: inner(held) for name, held in value.kwargs.items()}
         case Sequence():
-            items = memo[key] = m.sequence(value.kind, [])
+            items = memo[key] = m.sequence(value.kind, [], sized=value.sized)
             items.items += [inner(i) for i in value.items]
             items.rest = inner(value.rest) if value.rest is not None else None
         case Mapping():

@@ -100,6 +100,7 @@ def rationed(
     full, outer = m.budget, m.full_budget
     stack, chain, path = len(m.stack), m.chain, m.path
     loops, contexts, conditions, journalling = m.loops, m.contexts, m.conditions, m.journalling
+    since = m.uncertain_since
     known, region = len(m.regions), m.region
     m.budget = min(full, m.ticks + ticks)
     m.full_budget = full if until_way else within
@@ -111,7 +112,7 @@ def rationed(
         m.hurried = True
         del m.stack[stack:]
         m.chain, m.path, m.loops, m.contexts, m.conditions = chain, path, loops, contexts, conditions
-        m.journalling = journalling
+        m.journalling, m.uncertain_since = journalling, since
         return otherwise
     finally:
         m.full_budget = outer

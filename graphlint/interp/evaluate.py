@@ -146,6 +146,8 @@ def arguments(m: Machine, nodes: tuple[tree.Arg, ...]) -> tuple[tuple[Value, ...
             items = iteration.elements(m, value)
             if isinstance(value, (Sequence, Mapping)) and (not isinstance(value, Sequence) or value.rest is None):
                 args += items
+                if isinstance(value, Sequence) and value.kind == "range" and value.length != len(items):
+                    kwargs["*"] = value
             else:
                 args += items if isinstance(value, Sequence) else []
                 kwargs["*"] = value
@@ -171,7 +173,7 @@ def _items(m: Machine, nodes: tuple[tree.Expr, ...], kind: str) -> Value:
         if isinstance(node, tree.Starred):
             value = m.eval(node.value)
             items += iteration.elements(m, value)
-            if not isinstance(value, Sequence) or value.rest is not None:
+            if not isinstance(value, Sequence) or value.length is None:
                 rest = Unknown()
         else:
             items.append(m.eval(node))
@@ -324,14 +326,12 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
                 _clauses(m, node, depth + 1, result)
     finally:
         m.loops = saved
-    if (
-        (not exact or filtered or iteration.shortened(source, items))
-        and isinstance(result, Sequence)
-        and result.items
-        and result.rest is None
-    ):
+    cut = iteration.shortened(source, items)
+    if (not exact or filtered or cut) and isinstance(result, Sequence) and result.items and result.rest is None:
         # Of unknown length: the items seen stand for all.
         result.rest = result.items[-1]
+    elif cut and isinstance(result, Mapping) and result.items and result.rest is None:
+        result.rest = next(reversed(result.items.values()))
 
 
 def _starred(m: Machine, node: tree.Starred) -> Value:

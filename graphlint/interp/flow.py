@@ -12,7 +12,7 @@ from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
 from graphlint.source import Span
-from graphlint.value import Unknown, Value, join
+from graphlint.value import Unknown, Value, ids, join
 
 if TYPE_CHECKING:
     from graphlint.interp.journal import Delta
@@ -28,11 +28,13 @@ def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
     m.conditions += 1
     captures = m.region, list(m.region_stack)
     after = captures
+    since = m.uncertain_since
     try:
         for arm in arms:
             mark = len(m.journal)
             # An arm that ends a capture and leaves does not end it for the others.
             m.region, m.region_stack = captures[0], list(captures[1])
+            m.uncertain_since = next(ids)
             end = arm()
             if end not in ("return", "raise"):
                 after = m.region, m.region_stack
@@ -43,6 +45,7 @@ def branch(m: Machine, arms: list[Callable[[], str]]) -> str:
             elif end != "raise":
                 deltas.append(delta)
     finally:
+        m.uncertain_since = since
         m.conditions -= 1
         m.journalling -= 1
         if not m.journalling:
@@ -158,9 +161,13 @@ def for_(m: Machine, node: tree.For) -> str:
             items = [*items, items[-1]]
     elif iteration.shortened(source, items):
         m.shortened.add(loop)
+    since = m.uncertain_since
+    runs_on = loop in m.inexact or loop in m.shortened
     try:
         for index, item in enumerate(items):
             m.loops = (*saved, (loop, min(index, 1)))
+            if runs_on and (index or len(items) == 1):
+                m.uncertain_since = next(ids)
             execute.assign(m, node.target, item, node.target.span, "for")
             end = m.run(node.body)
             if end in ("return", "raise"):
@@ -169,7 +176,7 @@ def for_(m: Machine, node: tree.For) -> str:
             if end == "break":
                 break
     finally:
-        m.loops = saved
+        m.loops, m.uncertain_since = saved, since
     return "" if end == "break" else m.run(node.orelse)
 
 
@@ -178,9 +185,12 @@ def while_(m: Machine, node: tree.While) -> str:
     loop, saved = m.loop_ids, m.loops
     end = ""
     m.inexact.add(loop)
+    since = m.uncertain_since
     try:
         for index in range(3 if not saved and m.region is None else 2):
             m.loops = (*saved, (loop, min(index, 1)))
+            if index:
+                m.uncertain_since = next(ids)
             test = m.eval(node.test)
             known = truth(m, test, "while", node.test)
             note_branch(m, node.test, test, known is not False, node.body if known is not False else ())
@@ -193,5 +203,5 @@ def while_(m: Machine, node: tree.While) -> str:
             if end == "break":
                 break
     finally:
-        m.loops = saved
+        m.loops, m.uncertain_since = saved, since
     return "" if end == "break" else m.run(node.orelse)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: So many entries of a mapping are looped over one by one.
 ENTRIES = 64
+#: So many numbers of a range, or repeated items, are held one by one.
+LISTED = 64
 #: So many modules of a model are looped over one by one.
 MODULES = 64
 
@@ -35,6 +37,11 @@ MODULES = 64
 def elements(m: Machine, value: Value) -> list[Value]:
     """The items of a container that are known one by one."""
     match value:
+        case Sequence(kind="range"):
+            numbers = value.numbers
+            if numbers is not None and len(numbers) <= LISTED:
+                return [Const(n) for n in numbers]
+            return [Host("loop", inputs=frozenset().union(*map(origins, value.items)))]
         case Sequence():
             return [*value.items, *([value.rest] if value.rest is not None else [])]
         case Mapping():
@@ -70,6 +77,25 @@ def _row(value: Tensor) -> Tensor:
     )
 
 
+def listed(m: Machine, kind: str, source: Sequence) -> Sequence:
+    """Another sequence of what is in `source`: as long as that, where its length is known."""
+    if source.kind != "range":
+        return m.sequence(kind, list(source.items), source.rest, source.sized)
+    held = elements(m, source)
+    return m.sequence(kind, held) if source.length == len(held) else m.sequence(kind, [], join(*held))
+
+
+def distinct(made: Sequence) -> Sequence:
+    """A set, without what it holds twice; how many it holds is known if all are."""
+    kept: list[Value] = []
+    for item in made.items:
+        if not isinstance(item, Const) or not any(isinstance(k, Const) and k.value == item.value for k in kept):
+            kept.append(item)
+    made.items = kept
+    made.sized = made.sized and (len(kept) < 2 or all(isinstance(k, (Const, Instance, Tensor)) for k in kept))
+    return made
+
+
 def either_mapping(m: Machine, value: Value) -> Value:
     """Of several dictionaries one that holds what any of them does; anything else as it is."""
     if not (isinstance(value, Union) and all(isinstance(o, Mapping) for o in value.options)):
@@ -85,12 +111,16 @@ def either_mapping(m: Machine, value: Value) -> Value:
 
 def shortened(source: Value, items: list[Value]) -> bool:
     """True if `items` are only some of those that a loop over `source` sees."""
+    if isinstance(source, Instance):
+        source = source.attrs.get("$items", source)
+    if isinstance(source, Mapping):
+        return len(source.items) > len(items)
     if not isinstance(source, Sequence):
         return False
-    if source.kind != "range":
-        return len(source.items) > len(items)
-    bounds = [i.value for i in source.items if isinstance(i, Const) and isinstance(i.value, int)]
-    return len(bounds) == len(source.items) and 0 < len(bounds) < 4 and len(range(*bounds)) > len(items)
+    if source.kind == "range":
+        length = source.length
+        return length is not None and length > len(items)
+    return not source.sized or len(source.items) > len(items)
 
 
 def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bool]:

@@ -43,11 +43,8 @@ def iter_(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Valu
     match value:
         case Sequence(kind="generator") | Instance(cls=External(name="builtins.iterator")) | Union():
             return value
-        case Sequence(kind="range"):
-            items, exact = iteration.iterate(m, value, tree.Name(span, text))
-            return m.sequence("generator", items if exact else [], None if exact else join(*items) if items else None)
         case Sequence():
-            return m.sequence("generator", list(value.items), value.rest)
+            return iteration.listed(m, "generator", value)
         case Mapping():
             rest = None if value.rest is None else value.keys or Host("loop", kind="")
             return m.sequence("generator", iteration.elements(m, value), rest)

@@ -106,7 +106,10 @@ class Machine(TorchState):
         return value
 
     def append(self, sequence: Sequence, value: Value) -> None:
-        """Appends; a list that grows in a branch keeps the item after it."""
+        """Appends; a list that grows in a branch keeps the item after it, and nobody knows how long it is then."""
+        self.grows(sequence.id)
+        if sequence.id < self.uncertain_since:
+            sequence.sized = False
         if len(sequence.items) < 12:
             sequence.items.append(value)
         else:
@@ -140,8 +143,8 @@ class Machine(TorchState):
         self.instances.append(instance)
         return instance
 
-    def sequence(self, kind: str, items: list[Value], rest: Value | None = None) -> Sequence:
-        return Sequence(kind=kind, items=items, rest=rest, born=self.region)
+    def sequence(self, kind: str, items: list[Value], rest: Value | None = None, sized: bool = True) -> Sequence:
+        return Sequence(kind=kind, items=items, rest=rest, born=self.region, sized=sized)
 
     def mapping(self, items: dict[object, Value] | None = None, rest: Value | None = None) -> Mapping:
         return Mapping(items=items if items is not None else {}, rest=rest, born=self.region)
@@ -193,7 +196,7 @@ class Machine(TorchState):
     def reset_control(self) -> None:
         """After the budget was spent in the middle: no frame, branch or capture is open any more."""
         self.stack, self.chain, self.loops, self.contexts = [], (), (), ()
-        self.conditions, self.journalling = 0, 0
+        self.conditions, self.journalling, self.uncertain_since = 0, 0, 0
         self.journal.clear()
         for region in self.region_stack:
             region.end = self.order

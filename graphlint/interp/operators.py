@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import HostRead, Operator, Truth
-from graphlint.interp import attributes, protocols, subscripts, tables
+from graphlint.interp import attributes, iteration, protocols, subscripts, tables
 from graphlint.interp.objects import ClassValue, ExternalMethod, FunctionValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge.results import differentiable
@@ -70,9 +70,11 @@ def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> V
         return Host(inputs=origins(left) | origins(right))
     if isinstance(left, Sequence) and isinstance(right, Sequence) and op == "+":
         rest = left.rest or right.rest
-        return m.sequence(left.kind, [*left.items, *right.items], rest)
-    if isinstance(left, Sequence) and op == "*":
-        return m.sequence(left.kind, left.items, left.rest)
+        return m.sequence(left.kind, [*left.items, *right.items], rest, left.sized and right.sized)
+    if op == "*" and isinstance(left, Sequence):
+        return _repeated(m, left, right)
+    if op == "*" and isinstance(right, Sequence):
+        return _repeated(m, right, left)
     if isinstance(left, Mapping) and isinstance(right, Mapping) and op == "|":
         return m.mapping({**left.items, **right.items}, left.rest or right.rest)
     if isinstance(left, External) and isinstance(right, (External, Const)) and op == "|":
@@ -94,6 +96,16 @@ def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> V
         kind = "string" if any(isinstance(v, Host) and v.kind == "string" for v in (left, right)) else "number"
         return Host(_source(left, right), kind, read_at, origins(left) | origins(right), _symbol(op, left, right))
     return Unknown()
+
+
+def _repeated(m: Machine, sequence: Sequence, times: Value) -> Value:
+    """`[None] * 8`: each item as often, or, of many, once for all."""
+    items = list(sequence.items)
+    if sequence.rest is not None or not isinstance(times, Const) or not isinstance(times.value, int):
+        return m.sequence(sequence.kind, items, sequence.rest, sized=False)
+    if len(items) * times.value > iteration.LISTED:
+        return m.sequence(sequence.kind, items, sized=False)
+    return m.sequence(sequence.kind, items * times.value, sized=sequence.sized)
 
 
 def numbers_in(value: Value) -> frozenset[Place]:
@@ -217,6 +229,8 @@ def _equal_tuples(left: Value, right: Value) -> bool | None:
         return None
     if left.kind != "tuple" or right.kind != "tuple" or left.rest is not None or right.rest is not None:
         return None
+    if not (left.sized and right.sized):
+        return None
     if len(left.items) != len(right.items):
         return False
     one, other = subscripts.as_key(left), subscripts.as_key(right)
@@ -291,7 +305,10 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
         if m.region is not None and right.rest is not None and _numbered(key, right):
             return Const(op == "in", origins(left))
     if isinstance(left, Const):
-        if isinstance(right, Sequence) and right.rest is None and all(isinstance(i, Const) for i in right.items):
+        if isinstance(right, Sequence) and right.kind == "range":
+            numbers = right.numbers
+            return Const((left.value in numbers) == (op == "in")) if numbers is not None else Host(kind="bool")
+        if isinstance(right, Sequence) and right.length is not None and all(isinstance(i, Const) for i in right.items):
             return Const(any(i.value == left.value for i in right.items if isinstance(i, Const)) == (op == "in"))
         if isinstance(right, Sequence) and isinstance(right.rest, Const) and _lacks(right, left):
             return Const(op == "not in")
@@ -300,7 +317,7 @@ def _contains(m: Machine, op: str, left: Value, right: Value, node: tree.Compare
     if isinstance(left, _SAME) and isinstance(right, Sequence) and right.rest is None:
         if any(i is left for i in right.items):
             return Const(op == "in")
-        if all(isinstance(i, (*_SAME, Const)) for i in right.items) and len(right.items) < 12:
+        if all(isinstance(i, (*_SAME, Const)) for i in right.items) and len(right.items) < 12 and right.sized:
             return Const(op == "not in")
     if isinstance(right, Mapping) and not right.items and right.rest is None:
         return Const(op == "not in")

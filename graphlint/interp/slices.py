@@ -20,12 +20,12 @@ def positions(base: Sequence, part: Sequence) -> list[int] | None:
         if not isinstance(bound, Const) or not (bound.value is None or isinstance(bound.value, int)):
             return None
         bounds.append(bound.value)
-    return None if base.rest is not None else list(range(len(base.items)))[slice(*bounds)]
+    return None if base.length is None else list(range(len(base.items)))[slice(*bounds)]
 
 
 def position(base: Sequence, at: int) -> int:
     """A place in a list of known length is counted from its front: `bufs[-1]` and `bufs[1]` may be one."""
-    return at + len(base.items) if base.rest is None and -len(base.items) <= at < 0 else at
+    return at + len(base.items) if base.length is not None and -len(base.items) <= at < 0 else at
 
 
 def store(m: Machine, base: Sequence, part: Sequence, value: Value, span: Span, text: str) -> None:

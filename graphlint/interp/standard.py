@@ -15,6 +15,7 @@ from graphlint.interp import (
     backward,
     capture,
     copying,
+    draws,
     hooks,
     iteration,
     making,
@@ -63,10 +64,8 @@ def call_standard(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span,
             result = m.instance_of(External("numpy.random.Generator"), span)
         elif rest == "Random":
             result = m.instance_of(External("random.Random"), span)
-        elif rest == "choice" and args:
-            picked = iteration.elements(m, args[0])
-            if any(isinstance(p, (Instance, Tensor, FunctionValue, BoundMethod)) for p in picked):
-                result = join(*picked)
+        elif top == "random" or rest in ("choice", "shuffle"):
+            result = draws.result(m, rest, args, kwargs)
         m.emit(Op, span, name=name, args=args, kwargs=kwargs, result=result, text=text)
         return result
     if top == "time" or name.startswith("datetime."):
@@ -203,7 +202,7 @@ def _collections(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span) 
     if name == "deque":
         first = args[0] if args else None
         if isinstance(first, Sequence):
-            return m.sequence("deque", list(first.items), first.rest)
+            return iteration.listed(m, "deque", first)
         return m.sequence("deque", [], None)
     if name == "defaultdict":
         made = m.mapping()
@@ -337,7 +336,9 @@ def object_result(m: Machine, receiver: Instance, name: str, args: Args, kwargs:
         if (seen := arrays.method(m, receiver, name, args, span, name)) is not None:
             return seen
         return Host("other") if name in ("item", "sum", "max", "min", "mean") else receiver
-    if kind in ("random.Random", "numpy.random.Generator"):
+    if kind == "random.Random" or (kind == "numpy.random.Generator" and name in ("choice", "shuffle")):
+        return draws.result(m, name, args, kwargs)
+    if kind == "numpy.random.Generator":
         return Host("random")
     if (
         name in ("put", "put_nowait", "appendleft")

@@ -68,15 +68,13 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
 
 def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscript) -> Value:
     if isinstance(index, Sequence) and index.kind == "slice":
-        start, stop, step = (i.value if isinstance(i, Const) else ... for i in index.items)
-        if base.rest is None and ... not in (start, stop, step):
-            try:
-                return m.sequence(base.kind, base.items[start:stop:step])  # type: ignore[index]
-            except (TypeError, ValueError):
-                pass
-        return m.sequence(base.kind, list(base.items), base.rest if base.rest is not None else None)
+        return _part(m, base, index)
     if isinstance(index, Const) and isinstance(index.value, int):
         at = index.value
+        if base.kind == "range":
+            numbers = base.numbers
+            within = numbers is not None and -len(numbers) <= at < len(numbers)
+            return Const(numbers[at]) if numbers is not None and within else Host("loop")
         if base.kind == "shape" and base.rest is not None:
             return base.rest
         if -len(base.items) <= at < len(base.items) and (base.rest is None or at >= 0):
@@ -86,6 +84,22 @@ def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscrip
         m.emit(HostRead, node.span, op="index", value=index, text=spelled(node))
     candidates = [*base.items, *([base.rest] if base.rest is not None else [])]
     return m.at_place(join(*candidates), Place(base.id, "*", "item")) if candidates else Unknown()
+
+
+def _part(m: Machine, base: Sequence, part: Sequence) -> Value:
+    """`base[start:stop:step]`."""
+    bounds = [i.value for i in part.items if isinstance(i, Const)]
+    numbers = [b for b in bounds if b is None or isinstance(b, int)]
+    cut = slice(*numbers) if len(numbers) == 3 and numbers[2] != 0 else None
+    if base.kind == "range":
+        if base.numbers is None or cut is None:
+            return m.sequence("list", [], Host("loop", inputs=frozenset().union(*map(origins, base.items))))
+        left = base.numbers[cut]
+        return Sequence(kind="range", items=[Const(n) for n in (left.start, left.stop, left.step)])
+    whole = cut is not None and cut.indices(len(base.items)) == (0, len(base.items), 1)
+    if cut is not None and base.length is not None:
+        return m.sequence(base.kind, base.items[cut])
+    return m.sequence(base.kind, list(base.items), base.rest, sized=base.sized and whole)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -221,6 +235,8 @@ def _item_shape(base: Tensor, parts: list[Value]) -> tuple[int | str | None, ...
             out.append(1)
         elif not left:
             return None
+        elif isinstance(part, Host) and part.source == "random":
+            return None  # a number, or an array of numbers
         elif isinstance(part, (Const, Host)):
             left.pop(0)
         elif isinstance(part, Sequence) and part.kind == "slice":
@@ -230,9 +246,12 @@ def _item_shape(base: Tensor, parts: list[Value]) -> tuple[int | str | None, ...
             if part.shape is None or len(parts) > 1:
                 return None
             out += list(part.shape)
-        elif isinstance(part, Sequence) and part.rest is None:
+        elif isinstance(part, Sequence):
             left.pop(0)
-            out.append(len(part.items))
+            shape = shapes.index_shape(part)
+            if shape is None or sum(isinstance(p, Sequence) and p.kind != "slice" for p in parts) > 1:
+                return None
+            out += shape
         else:
             return None
     return (*out, *left)

@@ -71,6 +71,9 @@ class Tape:
         """Loops whose number of rounds is not known."""
         self.shortened: set[int] = set()
         """Loops that have more rounds than are run."""
+        self.uncertain_since = 0
+        """The number of the last value that was made before what may not be run, or more often than here: an arm of a
+        branch, a later round of a loop that runs on."""
         self.grown: set[tuple[int, int]] = set()
         """(id of a table, loop of unknown length) where the table gets entries in the loop."""
         self.regions: list[Region] = []

@@ -170,9 +170,10 @@ def data_shape(value: Value) -> shapes.Shape:
         return value.shape
     if isinstance(value, (Const, Host)):
         return ()
-    if isinstance(value, SequenceValue) and value.rest is None and value.kind in ("list", "tuple"):
+    if isinstance(value, SequenceValue) and value.kind in ("list", "tuple", "range"):
+        length = value.length
         inner = data_shape(value.items[0]) if value.items else ()
-        return None if inner is None else (len(value.items), *inner)
+        return None if inner is None or length is None else (length, *inner)
     return None
 
 

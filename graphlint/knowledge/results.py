@@ -336,9 +336,7 @@ def _count(last: str, first: Tensor | None, rest: Sequence[Value], kwargs: Mappi
         return _int(0, "chunks", rest, kwargs, None)
     if shape is None:
         sizes = rest[0] if rest else None
-        if last == "split" and isinstance(sizes, SequenceValue) and sizes.rest is None:
-            return len(sizes.items)
-        return None
+        return sizes.length if last == "split" and isinstance(sizes, SequenceValue) else None
     if last == "unbind":
         dim = _int(0, "dim", rest, kwargs, 0)
         place = None if dim is None else shapes.normal(dim, len(shape))
@@ -346,7 +344,7 @@ def _count(last: str, first: Tensor | None, rest: Sequence[Value], kwargs: Mappi
         return size if isinstance(size, int) else None
     sizes = rest[0] if rest else kwargs.get("split_size")
     if isinstance(sizes, SequenceValue):
-        return None if sizes.rest is not None else len(sizes.items)
+        return sizes.length
     each, dim = shapes.int_of(sizes), _int(1, "dim", rest, kwargs, 0)
     place = None if dim is None else shapes.normal(dim, len(shape))
     whole = None if place is None else shape[place]

@@ -361,11 +361,13 @@ def index_shape(key: Value) -> Shape:
     """The shape of one advanced index: a tensor's own, or that of a (nested) list of numbers."""
     if isinstance(key, Tensor):
         return key.shape
-    if isinstance(key, SequenceValue) and key.rest is None:
+    if isinstance(key, SequenceValue) and (length := key.length) is not None:
+        if any(isinstance(i, Const) and isinstance(i.value, bool) for i in key.items):
+            return None  # a mask
         if key.items and isinstance(key.items[0], SequenceValue):
             inner = index_shape(key.items[0])
-            return None if inner is None else (len(key.items), *inner)
-        return (len(key.items),)
+            return None if inner is None else (length, *inner)
+        return (length,)
     return None
 
 
