@@ -23,7 +23,7 @@ from graphlint.interp.objects import (
     SuperValue,
 )
 from graphlint.interp.tape import Activation
-from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS, GRAPH_CLASSES
+from graphlint.knowledge.capture_api import ACCELERATOR_GETTERS, CUDAGRAPH_MODES, GRAPH_CLASSES
 from graphlint.knowledge.python_state import STEADY_NUMBERS
 from graphlint.lower import tree
 from graphlint.source import Location, SourceError, Span
@@ -321,12 +321,17 @@ def _missing(m: Machine, function: FunctionValue, param: tree.Param, unknown_res
     if param.default is not None and not unknown_rest:
         with m.quiet():
             return m.eval_in(function.scope, param.default)
-    annotated = m.names.annotated(m, param.annotation, function.scope)
+    annotated = deciding_default(param.default) or m.names.annotated(m, param.annotation, function.scope)
     if annotated is not None:
         return annotated
     if isinstance(param.default, tree.Constant) and isinstance(param.default.value, bool):
         return Host(source="param", kind="bool")  # the default tells the type as well as an annotation
     return m.hinted(param.name)
+
+
+def deciding_default(node: tree.Expr | None) -> Value | None:
+    """A default that makes a compiled function capture: what it does then is looked at, though others may be given."""
+    return Const(node.value) if isinstance(node, tree.Constant) and node.value in CUDAGRAPH_MODES else None
 
 
 # --------------------------------------------------------------------------------------------------- classes

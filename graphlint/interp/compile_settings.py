@@ -24,6 +24,16 @@ _FROM_ELSEWHERE = re.compile(r"\btorch\.compile\s*\([^()]*(?:\([^()]*\)[^()]*)*(
 FILES = 12
 
 
+#: The value of a parameter that is not given another.
+_DEFAULT = re.compile(r"""^\s*(?:async\s+)?def\s.*=\s*["'](?:reduce-overhead|max-autotune)["']""")
+
+
+def is_default(match: re.Match[str]) -> bool:
+    """True if a mode is the default of a parameter, on the line of the `def`."""
+    start = match.string.rfind("\n", 0, match.start()) + 1
+    return _DEFAULT.match(match.string[start : match.end()]) is not None
+
+
 def users(program: Program, module: Module) -> Iterator[tuple[Module, int]]:
     """Calls of `compile`, by the text, that are given a name of the top level of `module` bound to such words."""
     starts, text = module.source.line_starts, module.source.text

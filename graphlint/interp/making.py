@@ -199,7 +199,9 @@ def fill_fields(m: Machine, cls: ClassValue, instance: Instance, args: Args, kwa
                 with m.quiet():
                     value = _field_default(m, ancestor.scope, statement.value)
             else:
-                value = m.names.annotated(m, statement.annotation, ancestor.scope) or m.hinted(name)
+                value = calls.deciding_default(statement.value) or (
+                    m.names.annotated(m, statement.annotation, ancestor.scope) or m.hinted(name)
+                )
             instance.attrs[name] = value
             position += 1
     after = m.names.class_attribute(m, cls, "__post_init__")

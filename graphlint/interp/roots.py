@@ -130,7 +130,9 @@ def sites(program: Program, more: tuple[str, ...]) -> Iterator[Site]:
         named: dict[int, re.Match[str]] = {}
         for match in (m for p in patterns for m in p.finditer(text)):
             number = bisect_right(module.source.line_starts, match.start())
-            if not _only_words(module, number) and not _other_graph(module, match):
+            # `def __init__(self, net, mode="reduce-overhead")`: who calls it without a mode compiles with that.
+            default = match.re is compile_settings.WORDS and compile_settings.is_default(match)
+            if (default or not _only_words(module, number)) and not _other_graph(module, match):
                 named.setdefault(number, match)
         found: dict[str, list[int]] = {}
         for number in sorted(named):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import edits, queries
-from graphlint.fact import Bind, Branch, Fact, HostRead, Index, Keep, Leave, Op, Operator, Replay, Return, Write
+from graphlint.fact import Bind, Branch, Enter, Fact, HostRead, Index, Keep, Leave, Op, Operator, Replay, Return, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.rule import rule
 from graphlint.source import Location
 from graphlint.value import Instance, Place, Sequence, Storage, Tensor, Value, options, tensors
+
+from . import aggregates
 
 
 @rule("GL003", "output-reuse", "error", "a static output is kept across the next replay, which overwrites it")
@@ -195,6 +197,7 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
     renewed = _renewed(region, replays)
     held: dict[Place, Bind] = {}
     stale: dict[Place, Bind] = {}
+    inside: dict[int, Place] = {}
     last: Replay | None = None
     for fact in region.after:
         if isinstance(fact, Replay) and region in fact.replayed:
@@ -203,18 +206,27 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
             continue
         if fact.region is not None:
             continue
-        for place in _places(region, fact):
+        for place in _places(region, fact) if stale else ():
             if place in stale:
                 yield stale.pop(place), "keeps"
         if isinstance(fact, Bind):
+            value = fact.value
+            source = inside.get(id(value), value.place) if isinstance(value, Tensor) else None
+            older = stale.get(source) if source is not None else None
             stale.pop(fact.place, None)
-            source = fact.value.place if isinstance(fact.value, Tensor) else None
+            if older is not None:
+                stale[fact.place] = older  # another name for what an earlier replay left
+                continue
             second = source is not None and source in held and source != fact.place
             held.pop(fact.place, None)
-            if last is None or not outputs(region, fact.value) or queries.held_graphs(fact.value):
+            if last is None or not outputs(region, value) or queries.held_graphs(value):
                 continue
-            if second or _result_of_call(fact, last) or _copied_name(region, fact, last) or fact in renewed:
-                held[fact.place] = fact
+            if isinstance(value, Tensor):
+                if second or _result_of_call(fact, last) or _copied_name(region, fact, last) or fact in renewed:
+                    held[fact.place] = fact
+            elif fact in renewed or _result_of_call(fact, last) or _names_the_past(fact):
+                for place, tensor in aggregates.members(region, fact, last.order).items():
+                    held[place], inside[id(tensor)] = fact, place
 
 
 def _renewed(region: Region, replays: list[Replay]) -> set[Bind]:
@@ -224,7 +236,7 @@ def _renewed(region: Region, replays: list[Replay]) -> set[Bind]:
     found: set[Bind] = set()
     orders = [r.order for r in replays]
     for fact in region.after:
-        if isinstance(fact, Bind) and fact.region is None and isinstance(fact.value, Tensor) and fact.how == "=":
+        if isinstance(fact, Bind) and fact.region is None and fact.how == "=" and fact.value is not None:
             if not outputs(region, fact.value) or not orders or fact.order < orders[0]:
                 continue
             past = seen.get((fact.at, fact.place))
@@ -319,8 +331,12 @@ def _copied_name(region: Region, bind: Bind, replay: Replay) -> bool:
         and value.place.kind != "item"
         and bind.chain == replay.chain
         and bind.place.kind in ("local", "attribute", "global")
-        and any(w in bind.place.name for w in ("prev", "last", "old", "before", "first"))
+        and _names_the_past(bind)
     )
+
+
+def _names_the_past(bind: Bind) -> bool:
+    return any(w in bind.place.name for w in ("prev", "last", "old", "before", "first"))
 
 
 def _places(region: Region, fact: Fact) -> Iterator[Place]:
@@ -330,6 +346,8 @@ def _places(region: Region, fact: Fact) -> Iterator[Place]:
         values = queries.operands(fact)
     elif isinstance(fact, HostRead):
         values = [fact.value]
+    elif isinstance(fact, Enter):
+        values = [v for v in fact.given.values() if isinstance(v, Tensor)]
     for value in values:
         for tensor in tensors(value, 1):
             if tensor.place is not None and outputs(region, tensor):
