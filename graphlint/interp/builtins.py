@@ -295,10 +295,12 @@ def _fromkeys(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> 
 def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
     items, exact = iteration.iterate(m, args[0], tree.Name(span, text)) if args else ([], True)
     cut = bool(args) and iteration.shortened(args[0], items)
-    known = len(items) - 1 if cut else len(items) if exact else 1
-    pairs: list[Value] = [
-        m.sequence("tuple", [Const(i) if i < known else Host("loop"), item]) for i, item in enumerate(items)
-    ]
+    whole = args[0].items if cut and isinstance(args[0], Sequence) and args[0].kind != "range" else []
+    known = len(items) if exact and not cut else 1
+    pairs: list[Value] = []
+    for i, item in enumerate(items):
+        own = i < known or (i < len(whole) and whole[i] is item)
+        pairs.append(m.sequence("tuple", [Const(i) if own else Host("loop"), item]))
     if exact:
         return m.sequence("generator", pairs, sized=not cut)
     return m.sequence("generator", pairs[:1], pairs[-1] if pairs else None)

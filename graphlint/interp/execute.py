@@ -65,9 +65,21 @@ def _never_returned(m: Machine, call: tree.Call) -> bool:
 
 def _assign(m: Machine, node: tree.Assign) -> str:
     value = m.eval(node.value)
+    if isinstance(value, Const) and value.inputs and len(node.targets) == 1:
+        value = _counted(m, value, node.targets[0])
     for target in node.targets:
         assign(m, target, value, node.span)
     return ""
+
+
+def _counted(m: Machine, value: Const, target: tree.Expr) -> Const | Host:
+    """What is bound by `step = step + 1`: a number that is not known from the second round of a loop on, if that has
+    more rounds than are run."""
+    name = target.id if isinstance(target, tree.Name) else target.name if isinstance(target, tree.Attribute) else ""
+    number = isinstance(value.value, (int, float)) and not isinstance(value.value, bool)
+    if number and m.in_later_round() and any(p.name == name for p in value.inputs):
+        return Host("loop", inputs=value.inputs)
+    return value
 
 
 def _annassign(m: Machine, node: tree.AnnAssign) -> str:
@@ -106,7 +118,7 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
         return ""
     result = protocols.in_place(m, node.op, old, value, node.span) or operators.binary(m, node.op, old, value, node)
     if isinstance(result, Const) and isinstance(result.value, (int, float)) and m.in_later_round():
-        # A counter in a loop of unknown length: from the second round on its value is not known.
+        # A counter in a loop that has more rounds than are run: from the second on its value is not known.
         result = Host("loop", inputs=result.inputs)
     assign(m, node.target, result, node.span, how=f"{node.op}=")
     return ""

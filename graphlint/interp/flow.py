@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Branch, Iterate
-from graphlint.interp import execute, iteration, operators, settling
+from graphlint.interp import execute, further, iteration, operators, settling
 from graphlint.interp.narrowing import narrow
 from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
 from graphlint.source import Span
-from graphlint.value import Unknown, Value, ids, join
+from graphlint.value import Const, Host, Unknown, Value, ids, join
 
 if TYPE_CHECKING:
     from graphlint.interp.journal import Delta
@@ -101,6 +101,8 @@ def decide(m: Machine, node: tree.If | tree.IfExp, how: str, go: Callable[[Any],
     known = truth(m, test, how, node.test)
     if known is None and settling.settled(m, node):
         known = False
+    if m.loops and isinstance(test, (Const, Host)):
+        known = further.answer(m, node, test, known)
     start = until = len(m.life)
 
     def arm(taken: bool) -> str:
@@ -163,9 +165,12 @@ def for_(m: Machine, node: tree.For) -> str:
         m.shortened.add(loop)
     since = m.uncertain_since
     runs_on = loop in m.inexact or loop in m.shortened
+    starts: list[int] = []
+    rounds = list(items)
     try:
-        for index, item in enumerate(items):
+        for index, item in enumerate(rounds):  # which may become one more
             m.loops = (*saved, (loop, min(index, 1)))
+            starts.append(len(m.life))
             if runs_on and (index or len(items) == 1):
                 m.uncertain_since = next(ids)
             execute.assign(m, node.target, item, node.target.span, "for")
@@ -175,6 +180,8 @@ def for_(m: Machine, node: tree.For) -> str:
                 return end if exact and index == 0 else ""
             if end == "break":
                 break
+            if runs_on and index == len(items) - 1 and further.wanted(m, starts):
+                rounds.append(item)
     finally:
         m.loops, m.uncertain_since = saved, since
     return "" if end == "break" else m.run(node.orelse)
@@ -186,9 +193,14 @@ def while_(m: Machine, node: tree.While) -> str:
     end = ""
     m.inexact.add(loop)
     since = m.uncertain_since
+    starts: list[int] = []
+    share = 3 if not saved and m.region is None else 2
     try:
-        for index in range(3 if not saved and m.region is None else 2):
+        for index in range(share + 1):
+            if index == share and not further.wanted(m, starts):
+                break
             m.loops = (*saved, (loop, min(index, 1)))
+            starts.append(len(m.life))
             if index:
                 m.uncertain_since = next(ids)
             test = m.eval(node.test)

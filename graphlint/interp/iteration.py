@@ -142,7 +142,7 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
                 items = _told_apart(items)
             if len(items) <= (MODULES if source.kind == "modules" else ENTRIES if _are_entries(items) else 4):
                 return list(items), True
-            return [*items[:3], items[-1]], True
+            return _differing(items), True
         case Sequence(items=items, rest=rest) if rest is not None:
             few = items[:ENTRIES] if _are_entries(items) else items[:3]
             return ([*few, rest] if items else [rest, rest]), False
@@ -165,6 +165,17 @@ def iterate(m: Machine, source: Value, node: tree.Expr) -> tuple[list[Value], bo
         case _:
             hint = getattr(source, "hint", "")
             return [Unknown(hint), Unknown(hint)], False
+
+
+def _differing(items: list[Value]) -> list[Value]:
+    """Of many items the first three that differ, and the last one."""
+    kept: list[Value] = []
+    for item in items:
+        if len(kept) == 3:
+            break
+        if not isinstance(item, Const) or not any(isinstance(k, Const) and k.value == item.value for k in kept):
+            kept.append(item)
+    return [*kept, items[-1]]
 
 
 def _told_apart(modules: list[Value]) -> list[Value]:

@@ -64,6 +64,8 @@ class Machine(TorchState):
         """(id of the receiver, id of the method's node) of every method that was run."""
         self.settled: set[tuple[int, int, str]] = set()
         """Branches that made their own test fail: see settling.py."""
+        self.answered: dict[tuple[int, int], tuple[bool, ...]] = {}
+        """(loop that runs on, id of a test's node) -> its last two different answers: see further.answer."""
         self.seen_as_table: dict[int, Instance] = {}
         """Objects whose attributes are looked at as a dictionary, by their id."""
         self.asking: set[tuple[int, str]] = set()

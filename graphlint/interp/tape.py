@@ -177,12 +177,12 @@ class Tape:
             self.emit(ContextExit, span, entered=fact)
 
     def in_later_round(self) -> bool:
-        """True in the second and later rounds of a loop whose number of rounds is not known."""
-        return any(index and loop in self.inexact for loop, index in self.loops)
+        """True in the second and later rounds of a loop that has more rounds than are run."""
+        return any(index and self.runs_on(loop) for loop, index in self.loops)
 
     def grows(self, container: int) -> None:
         """A table gets another entry: in a loop that is not run to its end nobody knows how many it gets there."""
-        self.grown |= {(container, loop) for loop, _ in self.loops if self._runs_on(loop) and loop >= 0}
+        self.grown |= {(container, loop) for loop, _ in self.loops if self.runs_on(loop) and loop >= 0}
 
     def has_grown(self, container: int) -> bool:
         """True in a later round of a loop that is not run to its end, in which a table grows."""
@@ -190,9 +190,9 @@ class Tape:
 
     def in_inexact_loop(self) -> bool:
         """True in a loop that has more rounds than are run: what is taken out once there is taken out more often."""
-        return any(self._runs_on(loop) for loop, _ in self.loops)
+        return any(self.runs_on(loop) for loop, _ in self.loops)
 
-    def _runs_on(self, loop: int) -> bool:
+    def runs_on(self, loop: int) -> bool:
         return loop in self.inexact or loop in self.shortened
 
     def open_region(self, region: Region, span: Span) -> None:
