@@ -1,14 +1,14 @@
 """Loops that run on: which of them deserve one more round than their share, and what they ask in it.
 
-What the last round bound for the first time, behind a condition that did not hold in the rounds before, is there when
-the next round replays. Nobody would see that if the last round were the last.
+What the last round captured, the next replays; what it bound for the first time, behind a condition that did not hold
+in the rounds before, is there when the next replays. Nobody would see that if the last round were the last.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Bind, Fact, Op, Replay
+from graphlint.fact import Bind, CaptureBegin, Fact, Op, Replay
 from graphlint.lower import tree
 from graphlint.source import Location
 from graphlint.value import Const, Host, origins
@@ -25,6 +25,8 @@ def wanted(m: Machine, starts: list[int]) -> bool:
     if m.region is not None or len(starts) < 2:
         return False
     last = m.life[starts[-1] :]
+    if _captures(last) and not _captures(m.life[starts[0] : starts[-1]]):
+        return True
     replayed = next((index for index, fact in enumerate(last) if isinstance(fact, Replay)), None)
     if replayed is None:
         return False
@@ -44,6 +46,10 @@ def answer(m: Machine, node: tree.If | tree.IfExp, test: Const | Host, known: bo
             m.answered[loop, id(node)] = (*answers[-1:], known)
         return known
     return answers[-1] if len(answers) == 2 and isinstance(test, Host) and test.source == "loop" else None
+
+
+def _captures(facts: list[Fact]) -> bool:
+    return any(isinstance(f, CaptureBegin) for f in facts)
 
 
 def _bound_at(fact: Fact) -> Location | None:
