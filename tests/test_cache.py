@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import random
 import shutil
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
