@@ -176,8 +176,8 @@ def exclusive(region: Region, first: Fact, second: Fact) -> bool:
                     break
                 if isinstance(past, Branch) and past.at == branch.at and past.chain == branch.chain:
                     other = past.taken != branch.taken and past.loops == branch.loops
-                    if other and covers(past, first):
-                        return covers(branch, second)
+                    if other and covers(past, first) and covers(branch, second):
+                        return True
                     break
     return False
 

@@ -310,6 +310,7 @@ def _zip(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value
     columns = [iteration.iterate(m, a, tree.Name(span, text)) for a in args]
     if not columns:
         return m.sequence("generator", [])
+    m.emit(Op, span, name="builtins.zip", args=args, text=text)  # which looks at all of them
     exact = all(c[1] for c in columns)
     length = min((len(c[0]) for c in columns if c[1]), default=max(len(c[0]) for c in columns))
     rows: list[Value] = []

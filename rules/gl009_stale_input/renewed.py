@@ -94,6 +94,7 @@ def made_anew(region: Region, told: Collection[Location]) -> Iterator[Problem]:
     if not origin:
         return
     vague, kept = _vague_refreshes(region), _kept_at(region)
+    read = _lines_read(region, set(origin.values()))
     for fact in reversed(region.life):
         if fact.order <= region.end:
             break
@@ -104,6 +105,8 @@ def made_anew(region: Region, told: Collection[Location]) -> Iterator[Problem]:
                 old = origin.get(new.made) if new.made is not None else None
                 if old is None or new is old or new.born is not None or new in used or fact.region is not None:
                     continue
+                if new.made in read:
+                    continue  # what it makes in one round is read in the next
                 replay = places.next_replay(region, fact)
                 if replay is None or places.captured_elsewhere(region, new):
                     continue
@@ -120,6 +123,18 @@ def made_anew(region: Region, told: Collection[Location]) -> Iterator[Problem]:
                 yield problem(region, fact, message)
         for operand in fact.args if isinstance(fact, Unfollowed) else queries.operands(fact):
             used |= {t.storage for t in tensors(operand, 3)}
+
+
+def _lines_read(region: Region, mine: set[Storage]) -> set[Location | None]:
+    """The lines whose results eager code reads after the capture."""
+    return {
+        tensor.storage.made
+        for fact in region.after
+        if fact.region is None
+        for operand in (fact.args if isinstance(fact, Unfollowed) else queries.operands(fact))
+        for tensor in tensors(operand, 3)
+        if tensor.storage.born is None and tensor.storage not in mine
+    }
 
 
 def _vague_refreshes(region: Region) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Context, Op, Operator
+from graphlint.fact import Bind, Branch, Context, Fact, Op, Operator
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.value import Const, Instance, Place, origins
@@ -28,7 +28,7 @@ def mode_flips(region: Region) -> Iterator[Problem]:
                 state[fact.place.owner] = fact
             else:
                 state.pop(fact.place.owner, None)
-        elif fact in places.replays(region) and state:
+        elif fact in places.replays(region) and state and not _chosen_by_mode(region, fact):
             flip = next(iter(state.values()))
             message = (
                 f"`{flip.text}` changes nothing in the graph, which keeps the mode of the capture: set it "
@@ -39,6 +39,17 @@ def mode_flips(region: Region) -> Iterator[Problem]:
             notes = (Note(region.at, "captured here"), Note(fact.at, "replayed here"))
             yield Problem(flip.at, message, notes, function=flip.function)
             return
+
+
+def _chosen_by_mode(region: Region, replay: Fact) -> bool:
+    """True if the code around a replay has asked for the mode first: there is a graph for each."""
+    return any(
+        isinstance(f, Branch)
+        and f.order < replay.order
+        and f.chain == replay.chain
+        and any(p.name == "training" for p in origins(f.value))
+        for f in region.after
+    )
 
 
 def _modal_modules(region: Region) -> dict[int, bool]:
