@@ -28,7 +28,7 @@ def rebound(region: Region) -> Iterator[Problem]:
             or fact.how.startswith(("del", "pop", "clear", "remove"))
         ):
             continue
-        if places.is_empty(fact.value) or fact.value is None or _constructs(fact):
+        if places.is_empty(fact.value) or fact.value is None or _constructs(fact) or _in_place(fact):
             continue
         if fact.place.name == "data" and isinstance(fact.owner, Tensor):
             stale = {fact.owner.storage} & lent
@@ -57,6 +57,13 @@ def rebound(region: Region) -> Iterator[Problem]:
 def _constructs(fact: Bind) -> bool:
     """True for what a constructor gives its own object: nothing was captured with that object before."""
     return fact.text.startswith("self.") and fact.function.rpartition(".")[2] == "__init__"
+
+
+def _in_place(fact: Bind) -> bool:
+    """True for `self.x += 1` of what is not known: a tensor keeps its memory."""
+    value = fact.value
+    augmented = len(fact.how) > 1 and fact.how.endswith("=")
+    return augmented and value is not None and all(isinstance(o, Unknown) for o in options(value))
 
 
 def _blank(value: Value | None) -> bool:

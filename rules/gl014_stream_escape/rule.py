@@ -325,6 +325,8 @@ def _warmed_too_early(region: Region) -> Iterator[Problem]:
     captured = {f.at for f in region.captured if isinstance(f, (Op, Operator, Unfollowed))}
     waited: set[int] = set()
     blocks: dict[int, Context] = {}
+    home: dict[Storage, int] = {}
+    """The side stream that memory was made on."""
     for fact in region.before:
         if fact.region is not None:
             continue
@@ -346,6 +348,11 @@ def _warmed_too_early(region: Region) -> Iterator[Problem]:
             or not isinstance(fact, (Op, Operator, Unfollowed))
         ):
             continue
+        for storage in queries.storages(queries.result(fact), 1):
+            home.setdefault(storage, stream_of.id)
+        read = {s for v in queries.operands(fact) for s in queries.storages(v, 1)}
+        if read and all(home.get(s) == stream_of.id for s in read):
+            continue
         if stream_of.id not in waited and fact.at in captured:
             blocks.setdefault(stream_of.id, block)
     for block in blocks.values():
@@ -362,7 +369,7 @@ def _warmed_too_early(region: Region) -> Iterator[Problem]:
 
 
 def _begun_outside(region: Region) -> Iterator[Problem]:
-    """A captured backward through results that were computed before the capture, on another stream."""
+    """A captured backward through results that were computed before the capture, on the default stream."""
     backwards = [f for f in region.captured if isinstance(f, Op) and f.name.rpartition(".")[2] in ("backward", "grad")]
     backwards = [
         f for f in backwards if f.name in ("Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
@@ -380,8 +387,8 @@ def _begun_outside(region: Region) -> Iterator[Problem]:
                 if tensor.storage.kind in ("parameter", "buffer", "unknown") or tensor.view in ("detach", "data"):
                     continue
                 made = _maker(region, tensor)
-                if made is None or (begin is not None and _same_stream(region, made)):
-                    continue
+                if made is None or begin is None or _eager_stream(made) is not None or _same_stream(region, made):
+                    continue  # a side stream is forked from the capture by autograd, and joined again
                 message = (
                     "this forward runs before the capture, but its backward is captured: autograd runs it on "
                     "the stream "

@@ -110,7 +110,8 @@ def _clears(fact: Fact, used: set[Storage], strict: bool = False) -> bool:
     if isinstance(fact, Bind) and fact.place.name == "grad" and places.is_empty(fact.value):
         owner = fact.owner
         if isinstance(owner, Tensor):
-            return owner.storage in used or (owner.storage.kind == "unknown" and not strict)
+            # A backward that was begun outside reads no parameter in the capture: it may be any.
+            return owner.storage in used or (not strict and (not used or owner.storage.kind == "unknown"))
         return not strict
     return False
 
