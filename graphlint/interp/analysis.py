@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from graphlint import queries
 from graphlint.config import Config
-from graphlint.fact import CaptureBegin
+from graphlint.fact import CaptureBegin, Replay
 from graphlint.interp import again, attributes, capture, making
 from graphlint.interp.effort import Way
 from graphlint.interp.escape import escaping
@@ -359,7 +359,8 @@ class _Run:
             first, rest = self._methods(instance)
             if not first:
                 continue
-            known = len(m.regions)
+            known, given = len(m.regions), self._given(instance, first)
+            first, rest = [f for f in first if f[0] not in given], [f for f in rest if f[0] not in given]
             m.budget = m.with_capture = min(m.ticks + self.harness, self.ceiling)
             for round_ in (0, 1, 1):
                 if len(m.regions) == known and not (round_ == 0 and self._used(instance, first)):
@@ -371,6 +372,20 @@ class _Run:
                         self._use(instance, name, method, round_)
             if m.ticks >= self.ceiling:
                 return
+
+    def _given(self, instance: Instance, capturing: list[tuple[str, FunctionValue]]) -> set[str]:
+        """The methods that only capture and that the program calls itself: what it gives them tells more than a call
+        with arguments that are not known."""
+        captured: set[str] = set()
+        replayed: set[str] = set()
+        for fact in self.m.life:
+            if isinstance(fact, (CaptureBegin, Replay)):
+                (captured if isinstance(fact, CaptureBegin) else replayed).update(f.function for f in fact.chain)
+        return {
+            name
+            for name, method in capturing
+            if (instance.id, id(method.node)) in self.m.used and method.name in captured - replayed
+        }
 
     def _used(self, instance: Instance, methods: list[tuple[str, FunctionValue]]) -> bool:
         return any((instance.id, id(method.node)) in self.m.used for _, method in methods)

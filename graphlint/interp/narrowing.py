@@ -71,7 +71,7 @@ def narrow(m: Machine, test: tree.Expr, taken: bool) -> None:
         case tree.Compare(left=tree.Name() | tree.Attribute() as left, ops=(op,), comparators=(right,)) if op in _NAMED:
             _narrow_to_names(m, left, right, (op in ("==", "in")) == taken)
         case tree.Name() | tree.Attribute():
-            _narrow_to(m, test, lambda v: not (isinstance(v, Const) and bool(v.value) != taken))
+            _narrow_to(m, test, lambda v: not (isinstance(v, Const) and bool(v.value) != taken), Const(taken))
         case tree.Call(func=tree.Name(id="isinstance"), args=(first, second)):
             with m.quiet():
                 kind = m.eval(second.value)
@@ -102,8 +102,8 @@ def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], if_
         if holder is None:
             return
         narrowed_value = _narrowed_value(holder.variables[target.id], keep)
-        if narrowed_value is None and if_unknown is not None and _is_unknown(holder.variables[target.id]):
-            narrowed_value = if_unknown
+        if narrowed_value is None and if_unknown is not None:
+            narrowed_value = _known_now(holder.variables[target.id], if_unknown)
         if narrowed_value is not None:
             m.store(holder.variables, target.id, narrowed_value)
     elif isinstance(target, tree.Attribute) and isinstance(target.value, (tree.Name, tree.Attribute)):
@@ -111,14 +111,19 @@ def _narrow_to(m: Machine, target: tree.Expr, keep: Callable[[Value], bool], if_
             owner = m.eval(target.value)
         if isinstance(owner, Instance) and target.name in owner.attrs:
             narrowed_value = _narrowed_value(owner.attrs[target.name], keep)
-            if narrowed_value is None and if_unknown is not None and _is_unknown(owner.attrs[target.name]):
-                narrowed_value = if_unknown
+            if narrowed_value is None and if_unknown is not None:
+                narrowed_value = _known_now(owner.attrs[target.name], if_unknown)
             if narrowed_value is not None:
                 m.store(owner.attrs, target.name, narrowed_value)
 
 
-def _is_unknown(value: Value) -> bool:
-    return isinstance(value, Unknown) or (isinstance(value, Host) and value.kind == "string")
+def _known_now(value: Value, told: Value) -> Value | None:
+    """What a test tells of a value that is not known. A truth is told of flags alone: `if x:` may ask for a tensor."""
+    if isinstance(told, Const) and isinstance(told.value, bool):
+        # Where a flag was read from a tensor remains to be told wherever it is used.
+        flag = isinstance(value, Host) and value.kind == "bool" and value.source != "read"
+        return Const(told.value, origins(value), place=value.place) if flag else None
+    return told if isinstance(value, Unknown) or (isinstance(value, Host) and value.kind == "string") else None
 
 
 def _device_test(node: tree.Expr) -> tuple[str, Device] | None:
