@@ -379,7 +379,7 @@ class _Run:
         captured: set[str] = set()
         replayed: set[str] = set()
         for fact in self.m.life:
-            if isinstance(fact, (CaptureBegin, Replay)):
+            if isinstance(fact, (CaptureBegin, Replay)) and (not fact.maybe or isinstance(fact, Replay)):
                 (captured if isinstance(fact, CaptureBegin) else replayed).update(f.function for f in fact.chain)
         return {
             name
