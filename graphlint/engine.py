@@ -304,10 +304,15 @@ def summary(region: Region) -> RegionSummary:
     def place(at: Location, label: str = "") -> Place:
         return Place(at.path, at.line, label)
 
-    from graphlint.fact import Enter
+    from graphlint.fact import Enter, Unfollowed
 
     names = {(r.at.path, r.at.line) for r in region.reaches}
-    seen = any(isinstance(f, Enter) and (f.defined.path, f.defined.line) in names for f in region.before)
+    calls = {call for _, call in region.unresolved}
+    seen = any(
+        (isinstance(f, Enter) and (f.defined.path, f.defined.line) in names)
+        or (isinstance(f, Unfollowed) and f"{f.text}(...)" in calls)
+        for f in region.before
+    )
     inputs = dict.fromkeys(
         place(s.made or f.at, s.kind if s.kind != "fresh" else "tensor") for s, f in region.inputs.items()
     )

@@ -99,9 +99,10 @@ def regions(found: tuple[RegionSummary, ...], view: View) -> list[str]:
         return f"{harmless(view.path(place.path), tabs=True)}:{place.line}{label}"
 
     rows = []
-    for region in found:
+    for region, times in Counter(found).items():
         inside = f" in {harmless(region.function, tabs=True)}" if region.function else ""
-        rows.append(f"{at(region.at)}: {paint('region', 'note', view)} {region.kind}{inside}")
+        alike = f" ({times} alike)" if times > 1 else ""
+        rows.append(f"{at(region.at)}: {paint('region', 'note', view)} {region.kind}{inside}{alike}")
         if region.applied_at is not None:
             rows.append(f"  applied at: {at(region.applied_at)}")
         rows.append(f"  warm-up: {region.warm_up}")
