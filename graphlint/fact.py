@@ -28,8 +28,9 @@ class Frame:
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fact:
     """`order` counts events; `chain` is the calls from the root down to this event (region.depth of them above the
-    capture); `maybe` is true under a condition that is not known; `loops` are the loops around it, outermost first:
-    (id of the loop, iteration 0 or 1, where 1 stands for every later one)."""
+    capture); `maybe` is true under a condition that is not known, `chosen` where it is not known which of several
+    objects it is done with; `loops` are the loops around it, outermost first: (id of the loop, iteration 0 or 1, where
+    1 stands for every later one)."""
 
     at: Location
     function: str
@@ -37,6 +38,7 @@ class Fact:
     chain: tuple[Frame, ...] = ()
     region: Region | None = None
     maybe: bool = False
+    chosen: bool = False
     loops: tuple[tuple[int, int], ...] = ()
     contexts: tuple[Context, ...] = ()
     """autocast, no_grad, stream ... blocks that are open, outermost first."""

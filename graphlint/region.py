@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.source import Location
-from graphlint.value import Storage, Value
+from graphlint.value import Place, Storage, Value
 
 if TYPE_CHECKING:
     from graphlint.fact import Fact
@@ -89,6 +89,10 @@ class Region:
     """Storages made inside, each with the fact that made it."""
     outlived: bool = True
     """False if nothing that outlives the code that was run holds the graph: it dies with the objects around it."""
+    found_at: dict[Place, set[int]] = field(default_factory=dict, repr=False)
+    """Where captured code found objects and containers: places with the ids of what was there."""
+    since: int = 0
+    """The ids of scopes and objects that are made in the capture or after it are greater."""
     repeated: list[tuple[Value, tuple[Value, ...]]] = field(default_factory=list, repr=False)
     """Calls that were not run again: the result of the first, and what this one was given."""
     spent: bool = False

@@ -214,6 +214,8 @@ class Union(Value):
 
 
 NONE = Const(None)
+#: What can be changed where it stands: captured code that reads it from a place leaves that to be seen in the region.
+HELD = (Instance, Sequence, Mapping)
 
 
 def origins(value: Value) -> frozenset[Place]:

@@ -16,6 +16,7 @@ from graphlint.interp.objects import (
     SuperValue,
 )
 from graphlint.interp.tensors import tensor_attribute
+from graphlint.knowledge.layer_classes import is_layer
 from graphlint.knowledge.names import CONSTANTS, canonical
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -371,6 +372,10 @@ def is_instance(m: Machine, value: Value, kind: Value) -> bool | None:
     return False if answers and all(a is False for a in answers) else None
 
 
+def _unread(base: Value) -> bool:
+    return not isinstance(base, (ClassValue, External))
+
+
 def _is_one(m: Machine, value: Value, kind: Value) -> bool | None:
     if isinstance(value, (Unknown, Union)):
         return None
@@ -397,10 +402,11 @@ def _is_one(m: Machine, value: Value, kind: Value) -> bool | None:
             return value.kind == name if value.kind in ("list", "tuple", "set") else None
         return name == "dict" if isinstance(value, Mapping) and value.kind == "dict" else False
     if isinstance(value, Instance):
-        if value.external:
-            return True if value.external == kind.name else None
+        bases = [value.external] if value.external else []
         if isinstance(value.cls, ClassValue):
-            m.names.load(m, value.cls)
-            return True if kind.name in value.cls.external_bases else None
-        return None
+            # A base that is not known may be anything.
+            read = m.names.load(m, value.cls)
+            bases = [*read.external_bases, *("" for c in read.mro for b in c.bases if _unread(b))]
+        answer = is_layer(bases, kind.name)
+        return answer if answer or value.complete else None
     return False if isinstance(value, (Tensor, Const)) and name.startswith("torch.nn.") else None

@@ -106,9 +106,13 @@ def _call_any(m: Machine, function: Union, args: Args, kwargs: Kwargs, span: Spa
             # Which graph it is is not known, but one it is, and only one.
             return externals.call_any_graph(m, receivers, methods[0].name, args, kwargs, span, text)
     results: list[Value] = []
-    with nullcontext() if _same_reading(function) else m.condition():
-        for option in known[:4]:
-            results.append(call(m, option, args, kwargs, span, text))
+    m.choices += 1
+    try:
+        with nullcontext() if _same_reading(function) else m.condition():
+            for option in known[:4]:
+                results.append(call(m, option, args, kwargs, span, text))
+    finally:
+        m.choices -= 1
     return join(*results) if results else Unknown()
 
 

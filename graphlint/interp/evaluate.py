@@ -12,6 +12,7 @@ from graphlint.interp.operators import binary, compare, truth, unary
 from graphlint.interp.spelling import spelled
 from graphlint.lower import tree
 from graphlint.value import (
+    HELD,
     Const,
     Host,
     Instance,
@@ -52,7 +53,7 @@ def _name(m: Machine, node: tree.Name) -> Value:
         holder = scope.parent
         while holder is not None and name not in holder.variables:
             holder = holder.parent
-    if holder is None or not isinstance(value, _PLACED):
+    if holder is None or not isinstance(value, _PLACED if m.region is None else (*_PLACED, *HELD)):
         return value
     return m.at_place(value, Place(holder.id, name, "global" if holder.is_module else "local"))
 

@@ -22,6 +22,7 @@ from graphlint.lower import tree
 from graphlint.region import Settings
 from graphlint.source import Span
 from graphlint.value import (
+    HELD,
     Const,
     Host,
     Instance,
@@ -105,6 +106,8 @@ class Machine(TorchState):
             return Unknown(value.hint or place.name, value.inputs, place=place)
         if isinstance(value, Union):
             return Union(tuple(self.at_place(o, place) for o in value.options), place=place)
+        if self.region is not None and isinstance(value, HELD):
+            self.region.found_at.setdefault(place, set()).add(value.id)
         return value
 
     def append(self, sequence: Sequence, value: Value) -> None:
@@ -198,7 +201,7 @@ class Machine(TorchState):
     def reset_control(self) -> None:
         """After the budget was spent in the middle: no frame, branch or capture is open any more."""
         self.stack, self.chain, self.loops, self.contexts = [], (), (), ()
-        self.conditions, self.journalling, self.uncertain_since = 0, 0, 0
+        self.conditions, self.choices, self.journalling, self.uncertain_since = 0, 0, 0, 0
         self.journal.clear()
         for region in self.region_stack:
             region.end = self.order

@@ -10,7 +10,7 @@ from graphlint.fact import HostRead, Operator, Truth
 from graphlint.interp import attributes, iteration, protocols, subscripts, tables
 from graphlint.interp.objects import ClassValue, ExternalMethod, FunctionValue
 from graphlint.interp.spelling import spelled
-from graphlint.knowledge.results import differentiable
+from graphlint.knowledge.results import differentiable, first_tensors
 from graphlint.knowledge.shapes import broadcast, matmul
 from graphlint.lower import tree
 from graphlint.value import (
@@ -53,8 +53,8 @@ def binary(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> V
         return answer
     if isinstance(left, Union) or isinstance(right, Union):
         if any(isinstance(o, Tensor) for v in (left, right) for o in options(v)):
-            picked = [next((o for o in options(v) if isinstance(o, Tensor)), options(v)[0]) for v in (left, right)]
-            return binary(m, op, picked[0], picked[1], node)
+            picked = [first_tensors([v]) or options(v) for v in (left, right)]
+            return binary(m, op, picked[0][0], picked[1][0], node)
         return Host(inputs=origins(left) | origins(right), source=_source(left, right))
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         return _tensor_operator(m, op, left, right, node)
@@ -129,6 +129,9 @@ def _source(*values: Value) -> str:
 def _tensor_operator(m: Machine, op: str, left: Value, right: Value, node: tree.Node) -> Value:
     both = [v for v in (left, right) if isinstance(v, Tensor)]
     shapes = [v.shape if isinstance(v, Tensor) else () for v in (left, right)]
+    if any(isinstance(v, Unknown) for v in (left, right)) and op != "@":
+        # Another tensor may spread a dim of one.
+        shapes = [s and tuple(None if d == 1 else d for d in s) for s in shapes]
     shape = matmul(shapes[0], shapes[1]) if op == "@" else broadcast(shapes[0], shapes[1])
     compared = op in _COMPARE or op in ("in",)
     dtype = "bool" if compared else (both[0].dtype if len({v.dtype for v in both}) == 1 else None)

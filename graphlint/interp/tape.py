@@ -18,7 +18,7 @@ from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.region import Reached, Region
 from graphlint.source import Location, Span
-from graphlint.value import Instance, Place, Union, Value, tensors
+from graphlint.value import Instance, Place, Union, Value, ids, tensors
 
 if TYPE_CHECKING:
     from graphlint.interp.journal import Delta
@@ -64,6 +64,8 @@ class Tape:
         self.chain: tuple[Frame, ...] = ()
         self.contexts: tuple[Context, ...] = ()
         self.conditions = 0
+        self.choices = 0
+        """Calls under way of which nobody knows which of several they are."""
         self.finals = 0
         self.loop_ids = 0
         self.loops: tuple[tuple[int, int], ...] = ()
@@ -113,6 +115,7 @@ class Tape:
             chain=self.chain,
             region=self.region,
             maybe=self.conditions > 0,
+            chosen=self.choices > 0,
             loops=self.loops,
             contexts=self.contexts,
             **fields,
@@ -202,7 +205,7 @@ class Tape:
         region.life, region.hurried = self.life, self.hurried
         region.depth = len(self.chain)
         self.emit(CaptureBegin, span, begun=region, complete=self.complete)
-        region.begin = self.order
+        region.begin, region.since = self.order, next(ids)
         self.regions.append(region)
         self.region_stack.append(region)
         self.region = region

@@ -168,7 +168,7 @@ def data_shape(value: Value) -> shapes.Shape:
     """The shape of `torch.tensor(value)`."""
     if isinstance(value, Tensor):
         return value.shape
-    if isinstance(value, (Const, Host)):
+    if isinstance(value, Const) or (isinstance(value, Host) and value.kind in ("number", "bool")):
         return ()
     if isinstance(value, SequenceValue) and value.kind in ("list", "tuple", "range"):
         length = value.length

@@ -7,7 +7,7 @@ tensor_methods and shapes; what they do not tell is None, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphlint.knowledge import factories, shapes, tensor_methods
 from graphlint.value import Const, Device, Tensor, Value, options
@@ -30,7 +30,7 @@ class Result:
 
 
 def first_tensors(values: Sequence[Value], depth: int = 1) -> list[Tensor]:
-    """The tensors among `values`, those in lists and tuples too; of a union the first tensor option."""
+    """The tensors among `values`, those in lists and tuples too; of a union one that stands for all."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, SequenceValue):
@@ -38,11 +38,18 @@ def first_tensors(values: Sequence[Value], depth: int = 1) -> list[Tensor]:
                 rest = [value.rest] if value.rest is not None else []
                 found += first_tensors([*value.items, *rest], depth - 1)
             continue
-        for option in options(value):
-            if isinstance(option, Tensor):
-                found.append(option)
-                break
+        several = [o for o in options(value) if isinstance(o, Tensor)]
+        found += [either(several)] if several else []
     return found
+
+
+def either(several: Sequence[Tensor]) -> Tensor:
+    """The first of several tensors, of the shape and dtype that all of them have."""
+    first = several[0]
+    shape, dtype = first.shape, first.dtype
+    for other in several[1:]:
+        shape, dtype = shapes.either(shape, other.shape), dtype if other.dtype == dtype else None
+    return first if (shape, dtype) == (first.shape, first.dtype) else replace(first, shape=shape, dtype=dtype)
 
 
 def joint_device(tensors: Sequence[Tensor]) -> Device:
@@ -94,6 +101,9 @@ def infer(name: str, receiver: Value | None, args: Sequence[Value], kwargs: Mapp
     elif last in tensor_methods.BROADCASTING and last not in tensor_methods.COMPARISONS and len(tensors) > 1:
         dtype = joint_dtype(tensors if last != "where" else tensors[1:])
     shape = _shape(last, name, first, tensors, rest, kwargs)
+    if last in ("cat", "concat", "concatenate", "stack") and shape is not None and not _counted(operands, kwargs):
+        joined = shapes.normal(_int(0, "dim", rest, kwargs, 0) or 0, len(shape))
+        shape = tuple(None if i == joined else d for i, d in enumerate(shape))
     count = tensor_methods.TUPLE_SIZES.get(last, 2 if kind == "tuple" else None)
     if kind == "tuple" and last in ("chunk", "unbind", "split"):
         count = _count(last, first, rest, kwargs)
@@ -102,6 +112,12 @@ def infer(name: str, receiver: Value | None, args: Sequence[Value], kwargs: Mapp
         dtype = first.dtype if first is not None else None
         device = first.device if first is not None else "?"
     return Result(kind, device, shape, dtype, first, count if kind == "tuple" else None)
+
+
+def _counted(operands: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
+    """True if it is known how many tensors are joined."""
+    given = operands[0] if operands else kwargs.get("tensors")
+    return isinstance(given, SequenceValue) and given.length is not None
 
 
 #: Functions of torch.nn.init that fill a tensor, each with the method that does the same.
@@ -249,6 +265,14 @@ def _shape(
         return shapes.view(shape, shapes.sizes_of(rest or [v for k, v in kwargs.items() if k in ("size", "shape")]))
     if last in ("expand", "broadcast_to"):
         return shapes.expand(shape, shapes.sizes_of(rest))
+    if last == "repeat":
+        return shapes.repeat(shape, shapes.sizes_of(rest or [v for k, v in kwargs.items() if k == "repeats"]))
+    if last == "tile":
+        times = shapes.sizes_of(rest or [v for k, v in kwargs.items() if k == "dims"])
+        missing = len(shape) - len(times) if shape is not None and times is not None else 0
+        return shapes.repeat(shape, (1,) * missing + times if times is not None and shape is not None else None)
+    if last == "repeat_interleave":
+        return _interleaved(shape, rest, kwargs)
     if last in ("view_as", "expand_as", "reshape_as") and len(tensors) > 1:
         return tensors[1].shape
     if last == "permute":
@@ -294,6 +318,16 @@ def _shape(
             () if reduction is None or (isinstance(reduction, Const) and reduction.value in ("mean", "sum")) else None
         )
     return None
+
+
+def _interleaved(shape: shapes.Shape, rest: Sequence[Value], kwargs: Mapping[str, Value]) -> shapes.Shape:
+    times, dim = _int(0, "repeats", rest, kwargs, None), _int(1, "dim", rest, kwargs, None)
+    if "dim" not in kwargs and len(rest) < 2:
+        shape, dim = shapes.flatten(shape), 0
+    place = None if dim is None or shape is None else shapes.normal(dim, len(shape))
+    if place is None or shape is None:
+        return None
+    return shapes.repeat(shape, tuple(times if i == place else 1 for i in range(len(shape))))
 
 
 def _picking(

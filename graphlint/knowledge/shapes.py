@@ -252,6 +252,29 @@ def expand(shape: Shape, sizes: Shape) -> Shape:
     return tuple((shape[i - offset] if i >= offset else None) if d == -1 else d for i, d in enumerate(sizes))
 
 
+def repeat(shape: Shape, times: Shape) -> Shape:
+    """`x.repeat(*times)`: leading times without a dim of their own make new ones."""
+    if times is None:
+        return None
+    if shape is None:
+        return (None,) * len(times)
+    padded = (1,) * (len(times) - len(shape)) + shape
+    return tuple(_times(d, n) for d, n in zip(padded, times, strict=True)) if len(padded) == len(times) else None
+
+
+def _times(dim: Dim, count: Dim) -> Dim:
+    if isinstance(dim, int) and isinstance(count, int):
+        return dim * count
+    return count if dim == 1 else dim if count == 1 else None
+
+
+def either(first: Shape, second: Shape) -> Shape:
+    """The shape of one of two tensors: what both agree in."""
+    if first is None or second is None or len(first) != len(second):
+        return None
+    return tuple(a if a == b else None for a, b in zip(first, second, strict=True))
+
+
 def cat(shapes: Sequence[Shape], dim: int | None) -> Shape:
     """Concatenation along `dim`; None for an empty list or unequal ranks."""
     if not shapes or dim is None or any(s is None for s in shapes):

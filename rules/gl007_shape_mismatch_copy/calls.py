@@ -20,7 +20,7 @@ def inputs_of_call(region: Region, fact: Fact) -> Iterator[Write]:
         if isinstance(sample, Tensor) and fact.region is None:
             yield Write(
                 at=fact.at, function=fact.function, order=fact.order, chain=fact.chain, maybe=fact.maybe,
-                loops=fact.loops, target=sample, how="copy_", source=given,
+                chosen=fact.chosen, loops=fact.loops, target=sample, how="copy_", source=given,
             )  # fmt: skip
 
 

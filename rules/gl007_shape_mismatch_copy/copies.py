@@ -12,8 +12,9 @@ FLOATS = ("float32", "float64", "float16", "bfloat16", "float", "half", "double"
 
 
 def _copied(fact: Write) -> Tensor | None:
-    """The tensor that fills the whole static input, or a slice of it, one for one."""
-    if fact.how == "copy_" and isinstance(fact.source, Tensor):
+    """The tensor that fills the whole static input, or a slice of it, one for one. Of several inputs and several
+    tensors nobody knows which go together."""
+    if not fact.chosen and fact.how == "copy_" and isinstance(fact.source, Tensor):
         return fact.source
     return None
 
@@ -95,7 +96,7 @@ def _of_python_numbers(region: Region, source: Tensor) -> bool:
 
 def cut(region: Region, fact: Write) -> str:
     source, target = _copied(fact), fact.target
-    if source is None and fact.how == "setitem" and isinstance(fact.source, Tensor):
+    if source is None and not fact.chosen and fact.how == "setitem" and isinstance(fact.source, Tensor):
         source = fact.source
     if source is None or not isinstance(target, Tensor):
         return ""

@@ -7,10 +7,14 @@ Glossary:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from graphlint.fact import Index, Op, Write
+from graphlint.fact import Branch, Index, Op, Write
 from graphlint.value import Const, Host, Sequence, Tensor, Value, origins
+
+#: The end of a slice as the source spells it: `x[:n]`, `x[:, :n]`.
+_END = re.compile(r":\s*([^\s,:\[\]][^,:\[\]]*)[,\]]")
 
 
 @dataclass(frozen=True)
@@ -106,3 +110,19 @@ def fills(part: Piece, whole: Tensor) -> bool:
     if isinstance(part.high, Const) and isinstance(part.high.value, int) and isinstance(size, int):
         return part.high.value >= size or part.high.value < 0
     return isinstance(part.high, Host) and part.high.symbol is not None and part.high.symbol == size
+
+
+def may_fill(write: Write, part: Piece, whole: Tensor, asked: list[Branch]) -> bool:
+    """True if nothing is known of the buffer's size, and the call around the write asked whether there is a tail:
+    `if n < bucket:`, which was answered with no."""
+    if whole.shape is not None and (part.dim >= len(whole.shape) or isinstance(whole.shape[part.dim], int)):
+        return False
+    end = _END.search(write.text)
+    words = set(re.findall(r"\w+", end.group(1))) if end is not None else set()
+    return any(
+        not b.taken
+        and b.chain == write.chain
+        and (sides := re.split(r"<=?|>=?|!=", b.text))[1:]
+        and any(words == set(re.findall(r"\w+", side)) for side in sides)
+        for b in asked
+    )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Fact, Index, Op, Operator, Replay, Unfollowed, Write
+from graphlint.fact import Branch, Fact, Index, Op, Operator, Replay, Unfollowed, Write
 from graphlint.region import Region
 from graphlint.value import Const, Host, Instance, Sequence, Storage, Tensor, Value, origins, tensors
 
-from .pieces import Piece, fills, piece, same, whole_of
+from .pieces import Piece, fills, may_fill, piece, same, whole_of
 
 #: Buffers that tell captured code which rows count.
 MASKS = ("mask", "valid", "len", "slot", "pos", "keep", "count", "num", "active", "live", "pad", "used", "size")
@@ -28,16 +28,21 @@ RESETS = ("zero_", "fill_")
 def stale_tails(region: Region) -> Iterator[Write]:
     """Head writes whose rest is neither reset nor masked before the replay."""
     interval: list[Write] = []
+    asked: list[Branch] = []
     views = [f for f in region.life if isinstance(f, Index) or (isinstance(f, Op) and f.name == "Tensor.narrow")]
     for fact in region.after:
         if isinstance(fact, Replay) and region in fact.replayed:
-            yield from _stale(region, interval, views, fact)
-            interval = []
+            yield from _stale(region, interval, asked, views, fact)
+            interval, asked = [], []
+        elif isinstance(fact, Branch) and fact.region is None:
+            asked.append(fact)
         elif isinstance(fact, Write) and fact.region is None and isinstance(fact.target, Tensor):
             interval.append(fact)
 
 
-def _stale(region: Region, interval: list[Write], views: list[Index | Op], replay: Replay) -> Iterator[Write]:
+def _stale(
+    region: Region, interval: list[Write], asked: list[Branch], views: list[Index | Op], replay: Replay
+) -> Iterator[Write]:
     pieces = [(w, piece(w, views)) for w in interval]
     for write, part in pieces:
         assert isinstance(write.target, Tensor)
@@ -54,6 +59,8 @@ def _stale(region: Region, interval: list[Write], views: list[Index | Op], repla
             continue
         whole = whole_of(write, views)
         if fills(part, whole) or reset(storage, part, pieces) or read_only_there(region, write, part, whole):
+            continue
+        if may_fill(write, part, whole, asked):
             continue
         if masked(region, write, pieces) or rows_apart(region, storage, part, replay):
             continue

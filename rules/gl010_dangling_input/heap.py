@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from graphlint.fact import Bind, Enter, Fact
 from graphlint.interp.objects import Partial
-from graphlint.value import Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
+from graphlint.value import Instance, Mapping, Place, Sequence, Storage, Tensor, Value, options, tensors
 
 Key = tuple[int, str]
 
@@ -74,6 +74,8 @@ def held_by(value: Value | None) -> set[Storage]:
             found.add(option.storage)
         elif isinstance(option, (Sequence, Mapping)):
             found |= {t.storage for t in tensors(option, 3)}
+        elif isinstance(option, Instance) and "$items" in option.attrs:
+            found |= held_by(option.attrs["$items"])  # a named tuple, which no Bind fills
         elif isinstance(option, Partial):
             for item in (*option.args, *option.kwargs.values()):
                 found |= held_by(item)

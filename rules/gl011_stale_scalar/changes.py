@@ -9,7 +9,7 @@ from graphlint.fact import Bind, CaptureBegin, Fact, Keep, Op, Return
 from graphlint.knowledge import optimizers
 from graphlint.region import Region
 from graphlint.source import Location
-from graphlint.value import Const, Host, Instance, Mapping, Place, Sequence, Tensor, Value, options, origins
+from graphlint.value import HELD, Const, Host, Instance, Mapping, Place, Sequence, Tensor, Value, options, origins
 
 from .rates import scheduled
 
@@ -28,13 +28,17 @@ class Changes:
     records: dict[Location, list[tuple[Instance, Fact]]] = field(default_factory=dict)
     keys: set[Place | int] = field(default_factory=set)
     """What the graph is kept under: the places that its key was made of, the ids of objects that are the key."""
+    handed_in: set[int] = field(default_factory=set)
+    """The objects that captured code found under names from around the capture."""
 
 
 def changes_of(region: Region) -> Changes:
     found = Changes()
     keyed = one_of_several(region)
     found.keys = _kept_under(region) if keyed else set()
-    earlier: dict[Key, list[Instance]] = {}
+    own = {f.place for f in region.captured if isinstance(f, Bind)}
+    found.handed_in = _handed_in(region, own)
+    held = _held(region, own, found.handed_in)
     captured_again = [
         f.order
         for f in region.life
@@ -57,16 +61,13 @@ def changes_of(region: Region) -> Changes:
                 continue
             found.places.setdefault((fact.place.owner, fact.place.name), []).append(fact)
             for old in options(fact.old) if fact.old is not None else ():
-                if isinstance(old, (Sequence, Mapping)):
+                if isinstance(old, (Sequence, Mapping)) and old in held[fact.place]:
                     found.containers.setdefault(old.id, fact)
                 elif isinstance(old, Instance) and isinstance(fact.value, Instance) and not old.external:
                     if _graph_of_its_own(region, fact.value):
                         continue
-                    held = earlier.setdefault((fact.place.owner, fact.place.name), [])
-                    if all(one is not old for one in held):
-                        held.append(old)
-                    for one in held:
-                        for name in _differing(one, fact.value):
+                    for one in held[fact.place]:
+                        for name in _differing(one, fact.value) if isinstance(one, Instance) else ():
                             found.places.setdefault((one.id, name), []).append(fact)
             if isinstance(fact.owner, (Sequence, Mapping)):
                 found.entries.setdefault(fact.owner.id, fact)
@@ -89,6 +90,27 @@ def _graph_of_its_own(region: Region, value: Value) -> bool:
     """True for an object that keeps another graph: what it holds was frozen in that one."""
     held, mine = queries.held_graphs(value), queries.graphs(region.graph)
     return bool(held) and not any(g in mine for g in held)
+
+
+def _handed_in(region: Region, own: set[Place]) -> set[int]:
+    found: set[int] = set()
+    for place, ids in region.found_at.items():
+        if place.kind in ("local", "global") and place.owner < region.since and place not in own:
+            found |= ids
+    return found
+
+
+def _held(region: Region, own: set[Place], outer: set[int]) -> dict[Place, list[Instance | Sequence | Mapping]]:
+    """What places held while the capture ran that are bound again after it, where captured code found the object there,
+    or was handed it. A variable of an eager call, or of a loop over what the graph reads from elsewhere, is bound to
+    one object after the other, and none of them changes."""
+    found: dict[Place, list[Instance | Sequence | Mapping]] = {}
+    for fact in region.after:
+        if isinstance(fact, Bind) and fact.place not in found:
+            old = options(fact.old) if fact.old is not None and fact.place not in own else ()
+            seen = region.found_at.get(fact.place, outer)
+            found[fact.place] = [o for o in old if isinstance(o, HELD) and o.id in seen]
+    return found
 
 
 def _differing(old: Instance, new: Instance) -> list[str]:
@@ -156,7 +178,9 @@ def change_of(
         if (star := (place.owner, "*")) in changes.places:
             return changes.places[star][0]
         owner = objects.get(place.owner)
-        if owner is not None and owner.made is not None and owner.born is None and place.kind == "attribute":
+        if owner is None or owner.id not in changes.handed_in:
+            continue  # one of several of its class, in a model say: another like it is no newer one
+        if owner.made is not None and owner.born is None and place.kind == "attribute":
             for record, fact in changes.records.get(owner.made, ()):
                 new = record.attrs.get(place.name)
                 if (
