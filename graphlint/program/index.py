@@ -41,6 +41,8 @@ class Entry:
     is_async: bool = False
     is_generator: bool = False
     decorators: tuple[str, ...] = ()
+    bare: bool = False
+    """It has no decorators."""
     items: tuple[Item, ...] = ()
     stub: tree.Function | tree.Class | None = field(default=None, repr=False)
 
@@ -256,6 +258,7 @@ class _Builder:
             is_async=isinstance(node, ast.AsyncFunctionDef),
             is_generator=not is_class and within(self.yields, first, last) and _yields(node),
             decorators=tuple([dotted(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]),
+            bare=not node.decorator_list,
         )
         self.entries.append(entry)
         # The statements of a function's body matter for the definitions among them only.

@@ -97,6 +97,7 @@ class Module:
                 entry.lines,
                 _load_head=lambda: lower_class_head(source, entry.lines[0], *end),
                 _load=lambda: self._class_body(entry),
+                bare=entry.bare,
             )
         else:
             made = tree.Function(
@@ -108,6 +109,7 @@ class Module:
                 entry.lines,
                 _load_head=lambda: lower_function_head(source, entry.lines[0], *end),
                 _load=lambda: self._function_body(entry),
+                bare=entry.bare,
             )
         entry.stub = made
         return made

@@ -46,6 +46,8 @@ class Function(Stmt):
     _body: tuple[Stmt, ...] | None = field(default=None, repr=False)
     _load_head: Callable[[], FunctionHead] | None = field(default=None, repr=False)
     _load: Callable[[], tuple[Stmt, ...]] | None = field(default=None, repr=False)
+    bare: bool = False
+    """Known to have no decorators, before the head is lowered."""
 
     @property
     def head(self) -> FunctionHead:
@@ -60,7 +62,7 @@ class Function(Stmt):
 
     @property
     def decorators(self) -> tuple[Expr, ...]:
-        return self.head.decorators
+        return () if self.bare else self.head.decorators
 
     @property
     def returns(self) -> Expr | None:
@@ -89,6 +91,8 @@ class Class(Stmt):
     _body: tuple[Stmt, ...] | None = field(default=None, repr=False)
     _load_head: Callable[[], ClassHead] | None = field(default=None, repr=False)
     _load: Callable[[], tuple[Stmt, ...]] | None = field(default=None, repr=False)
+    bare: bool = False
+    """Known to have no decorators, before the head is lowered."""
 
     @property
     def head(self) -> ClassHead:
@@ -107,7 +111,7 @@ class Class(Stmt):
 
     @property
     def decorators(self) -> tuple[Expr, ...]:
-        return self.head.decorators
+        return () if self.bare else self.head.decorators
 
     @property
     def body(self) -> tuple[Stmt, ...]:
