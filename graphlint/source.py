@@ -68,6 +68,11 @@ class Source:
             self._lines = _LINE_ENDS.split(self.text)
         return self._lines
 
+    def offsets(self, first: int, last: int) -> tuple[int, int]:
+        """Where the lines `first` to `last` (from 1, both included) begin and end in `text`."""
+        starts = self.line_starts
+        return starts[first - 1], starts[last] if last < len(starts) else len(self.text)
+
     @classmethod
     def from_bytes(cls, path: Path, data: bytes) -> Source:
         """Decodes by BOM or coding cookie, as Python does.

@@ -8,6 +8,7 @@ Glossary:
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -59,8 +60,7 @@ def _run_decorated(m: Machine, module: Module) -> None:
 
 def _run_subclass_hook(m: Machine, cls: ClassValue) -> None:
     """Tells a class of those that derive from it, as `__init_subclass__` asks for."""
-    first, last = cls.node.lines
-    if not any("__init_subclass__" in line for line in cls.module.source.lines[first - 1 : last]):
+    if cls.module.source.text.find("__init_subclass__", *cls.module.source.offsets(*cls.node.lines)) < 0:
         return
     hook = m.names.load(m, cls).attrs.get("__init_subclass__")
     if not isinstance(hook, FunctionValue):
@@ -77,17 +77,20 @@ def _registrars(m: Machine, module: Module, name: str, value: Value) -> list[Fun
     """The functions by which others register; None if nobody can, as far as the text of the module tells."""
     if isinstance(value, Mapping):
         stores = re.compile(rf"\b{re.escape(name)}(?:\[[^\]\n]*\]\s*=(?!=)|\.(?:setdefault|update)\()")
-        lines = [n for n, line in enumerate(module.source.lines, 1) if stores.search(line)]
+        starts = module.source.line_starts
+        lines = [bisect_right(starts, match.start()) for match in stores.finditer(module.source.text)]
         around = [d for line in lines for d in module.enclosing_chain(line) if "." not in d.qualname]
         outer = dict.fromkeys(d.name for d in around if isinstance(d, tree.Function))
         found = [m.names.global_(m, module, function) for function in outer]
         return [f for f in found if isinstance(f, FunctionValue)]
     cls = value.cls if isinstance(value, Instance) else value
-    if not isinstance(cls, ClassValue) or not cls.module.in_project or m.names.is_module_class(m, cls):
+    if not isinstance(cls, ClassValue) or not cls.module.in_project:
         return None
-    first, last = cls.node.lines
-    text = "\n".join(cls.module.source.lines[first - 1 : last])
-    if not _STORES.search(text) or (cls is value and "classmethod" not in text):
+    # The text is asked first: most classes that a file imports hold no table, and need not be loaded to know it.
+    text, (start, end) = cls.module.source.text, cls.module.source.offsets(*cls.node.lines)
+    if not _STORES.search(text, start, end) or (cls is value and text.find("classmethod", start, end) < 0):
+        return None
+    if m.names.is_module_class(m, cls):
         return None
     held = value.attrs if isinstance(value, Instance) else m.names.load(m, cls).attrs
     return [] if any(isinstance(v, Mapping) for v in held.values()) else None

@@ -85,9 +85,8 @@ def _head(source: Source, first_line: int, end_line: int, end_column: int) -> tu
 
 
 def _text(source: Source, first_line: int, last_line: int) -> str:
-    starts = source.line_starts
-    end = starts[last_line] if last_line < len(starts) else len(source.text)
-    return source.text[starts[first_line - 1] : end]
+    start, end = source.offsets(first_line, last_line)
+    return source.text[start:end]
 
 
 def _parse(source: Source, first_line: int, text: str, whole: bool = False) -> tuple[cst.Module, bool]:
