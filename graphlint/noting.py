@@ -135,6 +135,8 @@ class NotingProgram(Program):
             return Program.mentions(self, words[0], limit or None)
         if kind == "subclassing":
             return Program.subclassing(self, words[0], limit)
+        if kind == "filling":
+            return Program.filling(self, words[0])
         return Program.capture_files(self, words)
 
     def mentions(self, token: str, limit: int | None = None) -> tuple[Path, ...]:
@@ -142,6 +144,9 @@ class NotingProgram(Program):
 
     def subclassing(self, name: str, limit: int) -> tuple[Path, ...]:
         return self._searched("subclassing", (name,), limit)
+
+    def filling(self, name: str) -> tuple[Path, ...]:
+        return self._searched("filling", (name,), 0)
 
     def capture_files(self, more: Iterable[str | bytes] = ()) -> tuple[Path, ...]:
         words = tuple(m if isinstance(m, str) else m.decode("latin-1") for m in more)
@@ -175,8 +180,4 @@ class Matcher:
         program = self._programs.get(path)
         if program is None:
             program = self._programs[path] = Program([Path(path)], [], None, self.overlay)
-        if query.kind == "mentions":
-            return bool(program.mentions(query.words[0]))
-        if query.kind == "subclassing":
-            return bool(program.subclassing(query.words[0], 1))
-        return bool(program.capture_files(query.words))
+        return program.matches(query.kind, query.words)

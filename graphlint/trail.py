@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`kind` is "mentions" (one word), "subclassing" (one class) or "captures" (what the configuration adds).
+    """`kind` is "mentions" (one word), "subclassing" (one class), "filling" (one table) or "captures" (what the
+    configuration adds).
 
     limit: how many files were asked for, 0 for all; `matched` are the first of them, in order of their paths.
     """

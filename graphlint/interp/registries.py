@@ -11,18 +11,21 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphlint.interp import effort
 from graphlint.interp.objects import BoundMethod, ClassValue, FunctionValue
 from graphlint.lower import tree
 from graphlint.program.module import Module
-from graphlint.value import Instance, Mapping, Unknown, Value
+from graphlint.value import Instance, Mapping, Unknown, Value, join
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
-#: So many files that register something are looked into, and so many entries taken from each.
+#: So many files that register something are looked into, the nearest ones, and so many entries taken from each. What
+#: is left out is unknown under every other key.
 FILES = 24
 ENTRIES = 32
 _STORES = re.compile(r"\]\s*=(?!=)|\.(?:setdefault|update|append|add)\(")
@@ -40,7 +43,10 @@ def fill(m: Machine, module: Module, name: str, value: Value) -> None:
     if registrars is None:
         return
     words = [name, *(r.node.name for r in registrars if isinstance(r.node, tree.Function))]
-    for other in _importers(m, module, words):
+    near = _near(m, module, words)
+    if len(near) > FILES:
+        _leave_open(m, value)
+    for other in (module, *_loaded(m, near[:FILES])):
         for definition in other.definitions():
             if "." not in definition.qualname and any(
                 _registers(m, other, d, words, registrars, value) for d in definition.decorators
@@ -92,22 +98,43 @@ def _registrars(m: Machine, module: Module, name: str, value: Value) -> list[Fun
         return None
     if m.names.is_module_class(m, cls):
         return None
-    held = value.attrs if isinstance(value, Instance) else m.names.load(m, cls).attrs
-    return [] if any(isinstance(v, Mapping) for v in held.values()) else None
+    return [] if any(isinstance(v, Mapping) for v in _held(m, value).values()) else None
 
 
-def _importers(m: Machine, module: Module, words: list[str]) -> Iterator[Module]:
-    """The table's module, and those that name it and one of `words`."""
-    yield module
-    program = m.names.program
-    named = set(program.mentions(module.name.rpartition(".")[2])) if module.name else set()
-    paths = {path: None for word in words for path in program.mentions(word) if path != module.path}
-    near = [p for p in paths if p in named or p.parent == module.path.parent]
-    # A name that stands everywhere says nothing about who fills the table, and reading all of them costs too much.
-    for path in near if len(near) <= FILES else ():
-        other = program.module(path)
-        if other is not None:
-            yield other
+def _near(m: Machine, module: Module, words: list[str]) -> list[Path]:
+    """The files that begin a line with one of `words` and name the table's module, or lie beside it; nearest first."""
+    program, folder = m.names.program, module.path.parent
+    paths = dict.fromkeys(p for word in words for p in program.filling(word) if p != module.path)
+    if any(p.parent != folder for p in paths):
+        named = set(program.mentions(module.name.rpartition(".")[2]))
+        paths = {p: None for p in paths if p in named or p.parent == folder}
+    return sorted(paths, key=lambda p: (-_shared(p, module.path), str(p)))
+
+
+def _shared(one: Path, other: Path) -> int:
+    """How many folders two paths share from the top."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.parts, other.parts, strict=False)))
+
+
+def _loaded(m: Machine, paths: list[Path]) -> Iterator[Module]:
+    for path in paths:
+        module = m.names.program.module(path)
+        if module is not None:
+            yield module
+
+
+def _leave_open(m: Machine, table: Value) -> None:
+    """Says of a table that not all of what fills it was read: what lies under another key is not known."""
+    for held in (table, *_held(m, table).values()):
+        if isinstance(held, Mapping):
+            held.rest = Unknown() if held.rest is None else join(held.rest, Unknown())
+
+
+def _held(m: Machine, table: Value) -> dict[str, Value]:
+    """The attributes of what keeps a table."""
+    if isinstance(table, ClassValue):
+        return m.names.load(m, table).attrs
+    return table.attrs if isinstance(table, Instance) else {}
 
 
 def _registers(

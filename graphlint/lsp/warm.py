@@ -203,8 +203,7 @@ class WarmProgram(NotingProgram):
 
         def holds(data: bytes) -> bool:
             file = Path("/file.py")
-            alone = Program([file], [], None, {file: data.decode("utf-8", "replace")})
-            return bool(alone.subclassing(words[0], 1) if kind == "subclassing" else alone.capture_files(words))
+            return Program([file], [], None, {file: data.decode("utf-8", "replace")}).matches(kind, words)
 
         return holds
 

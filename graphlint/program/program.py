@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from graphlint.knowledge.captures import CAPTURE_MARKERS, GRAPH_MARKERS, GRAPH_S
 from graphlint.program.disk import Disk
 from graphlint.program.imports import Target, import_target
 from graphlint.program.module import Module
+from graphlint.program.text import Joined, is_base, is_filled
 from graphlint.source import Source, SourceError
 
 #: Known by tables or not at all, never read.
@@ -49,11 +49,10 @@ class Program:
         self._modules: dict[str, Module | None] = {}
         self._namespaces: dict[str, Module] = {}
         self._located: dict[tuple[str, str], str | None] = {}
-        self._derived: dict[tuple[str, int], tuple[Path, ...]] = {}
         self._targets: dict[tuple[str, str], Target] = {}
         self.outlines: dict[str, tuple[bytes | None, tuple[str, ...]]] = {}
         """What star imports need of a file, without parsing it."""
-        self._joined: tuple[bytes, list[int], list[Path]] | None = None
+        self._joined: Joined | None = None
 
     # ---------------------------------------------------------------------------------------- modules
 
@@ -271,67 +270,34 @@ class Program:
 
     def mentions(self, token: str, limit: int | None = None) -> tuple[Path, ...]:
         """Project files that hold `token` as a whole word; with `limit`, no more than so many of them."""
-        if not token:
-            return ()
-        text, starts, files = self._search_text()
-        found: list[Path] = []
-        word = token.encode("utf-8")
-        at = text.find(word)
-        while at >= 0:
-            end = at + len(word)
-            if not (_is_word(text, at - 1) or _is_word(text, end)):
-                index = bisect_right(starts, at) - 1
-                found.append(files[index])
-                if limit is not None and len(found) >= limit:
-                    break
-                # On to the next file: one hit in each is enough.
-                end = starts[index + 1] if index + 1 < len(starts) else len(text)
-            at = text.find(word, end)
-        return tuple(found)
+        return self._joined_text().holding(token, limit)
 
     def subclassing(self, name: str, limit: int) -> tuple[Path, ...]:
         """Project files with a `class` line that names `name` among its bases, no more than `limit` of them."""
-        key = (name, limit)
-        if key not in self._derived:
-            text, starts, files = self._search_text()
-            found: dict[Path, None] = {}
-            word = name.encode("utf-8")
-            at = text.find(word)
-            while at >= 0 and len(found) < limit:
-                end = at + len(word)
-                line = text.rfind(b"\n", 0, at) + 1
-                bases = text[line:at].lstrip()
-                whole = not (_is_word(text, at - 1) or _is_word(text, end))
-                if whole and bases.startswith(b"class ") and b"(" in bases:
-                    found.setdefault(files[bisect_right(starts, at) - 1])
-                at = text.find(word, end)
-            self._derived[key] = tuple(found)
-        return self._derived[key]
+        return self._joined_text().holding(name, limit, is_base)
 
-    def _search_text(self) -> tuple[bytes, list[int], list[Path]]:
-        """All project files as one text, with where each begins: one search instead of thousands."""
-        if self._joined is None:
-            parts: list[bytes] = []
-            starts: list[int] = []
-            files: list[Path] = []
-            size = 0
-            for file, data in self._texts():
-                starts.append(size)
-                files.append(file)
-                parts += (data, b"\0")
-                size += len(data) + 1
-            self._joined = b"".join(parts), starts, files
-        return self._joined
+    def filling(self, name: str) -> tuple[Path, ...]:
+        """Project files that may put something into the table `name`, or register something with `name`, as it says
+        at the beginning of a line."""
+        return self._joined_text().holding(name, None, is_filled)
 
     def capture_files(self, more: Iterable[str | bytes] = ()) -> tuple[Path, ...]:
         """Project files that hold any sign of a capture; `more` are texts that the user's configuration adds."""
         markers = (*CAPTURE_MARKERS, *[m.encode("utf-8") if isinstance(m, str) else m for m in more])
-        text, starts, files = self._search_text()
-        hits: set[int] = set()
-        for marker in markers:
-            hits.update(_hits(text, starts, marker))
-        hits.update(i for i in _hits(text, starts, GRAPH_STEM) if _holds(text, starts, i, GRAPH_MARKERS))
-        return tuple(files[i] for i in sorted(hits))
+        return self._joined_text().marked(markers, GRAPH_STEM, GRAPH_MARKERS)
+
+    def matches(self, kind: str, words: Sequence[str]) -> bool:
+        """Whether one of the files is found by a search: `kind` and `words` as in a Query."""
+        if kind == "mentions":
+            return bool(self.mentions(words[0], 1))
+        if kind == "subclassing":
+            return bool(self.subclassing(words[0], 1))
+        return bool(self.filling(words[0]) if kind == "filling" else self.capture_files(words))
+
+    def _joined_text(self) -> Joined:
+        if self._joined is None:
+            self._joined = Joined.of(self._texts())
+        return self._joined
 
     def holding(self, text: bytes) -> tuple[Path, ...]:
         """Project files that hold `text`, as a part of a word, too."""
@@ -344,31 +310,6 @@ class Program:
                 yield file, self.disk.read(str(file), keep=False)
             except OSError:
                 continue  # told when the file itself is asked for
-
-
-def _hits(text: bytes, starts: list[int], word: bytes) -> Iterator[int]:
-    """The numbers of the files that hold `word`."""
-    at = text.find(word)
-    while at >= 0:
-        index = bisect_right(starts, at) - 1
-        yield index
-        if index + 1 >= len(starts):
-            return
-        at = text.find(word, starts[index + 1])
-
-
-def _holds(text: bytes, starts: list[int], index: int, words: Iterable[bytes]) -> bool:
-    """True if file number `index` holds one of `words`."""
-    begin, end = starts[index], starts[index + 1] if index + 1 < len(starts) else len(text)
-    return any(text.find(word, begin, end) >= 0 for word in words)
-
-
-def _is_word(text: bytes, at: int) -> bool:
-    """True for a byte of an identifier; beyond ASCII every byte is one."""
-    if not 0 <= at < len(text):
-        return False
-    byte = text[at]
-    return byte >= 0x80 or byte == 0x5F or 0x30 <= byte <= 0x39 or 0x41 <= byte <= 0x5A or 0x61 <= byte <= 0x7A
 
 
 def _within(path: str, folder: str) -> bool:
