@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: is left out is unknown under every other key.
 FILES = 24
 ENTRIES = 32
+_HOOK = re.compile(r"\bdef\s+__init_subclass__\s*\(\s*(\w+)")
 _STORES = re.compile(r"\]\s*=(?!=)|\.(?:setdefault|update|append|add)\(")
 
 
@@ -66,7 +67,8 @@ def _run_decorated(m: Machine, module: Module) -> None:
 
 def _run_subclass_hook(m: Machine, cls: ClassValue) -> None:
     """Tells a class of those that derive from it, as `__init_subclass__` asks for."""
-    if cls.module.source.text.find("__init_subclass__", *cls.module.source.offsets(*cls.node.lines)) < 0:
+    own = cls.module.definition(f"{cls.node.qualname}.__init_subclass__")
+    if own is None or not _tells(_source(cls.module, own)):
         return
     hook = m.names.load(m, cls).attrs.get("__init_subclass__")
     if not isinstance(hook, FunctionValue):
@@ -77,6 +79,25 @@ def _run_subclass_hook(m: Machine, cls: ClassValue) -> None:
             call = partial(m.call, BoundMethod(receiver=derived, function=hook), (), given, derived.node.span, cls.name)
             otherwise: Value = Unknown(cls.name)
             effort.rationed(m, effort.DECORATOR, call, otherwise)
+
+
+def _tells(hook: str) -> bool:
+    """Whether a hook does more with the class than to check it: hands it on, keeps it, or sets something.
+
+    One that warns or raises need not be run, and the classes need not be looked for.
+    """
+    header = _HOOK.search(hook)
+    if header is None:
+        return True
+    cls, body = header.group(1), hook[header.end() :]
+    body = re.sub(rf"\b(?:hasattr|getattr|issubclass|isinstance|super)\s*\(\s*{cls}\b", "", body)
+    kept = rf"\bglobal\b|\b{cls}\b(?!\.)|\b{cls}\.\w+\s*(?:\(|\[[^\]\n]*\]\s*=(?!=)|=(?!=))"
+    return _STORES.search(body) is not None or re.search(kept, body) is not None
+
+
+def _source(module: Module, node: tree.Function | tree.Class) -> str:
+    start, end = module.source.offsets(*node.lines)
+    return module.source.text[start:end]
 
 
 def _registrars(m: Machine, module: Module, name: str, value: Value) -> list[FunctionValue] | None:
