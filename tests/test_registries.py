@@ -8,6 +8,8 @@ import pytest
 
 from graphlint import engine
 from graphlint.config import Config
+from graphlint.interp.registries import FILES, tells_of_class
+from graphlint.program.text import Joined, is_filled
 
 MODEL = """
 import torch
@@ -149,3 +151,73 @@ def test_another_function_of_that_name_registers_nothing(tmp_path: Path) -> None
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     assert not engine.check([tmp_path], Config()).findings
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("act", ["clip", "gate", "far"])
+def test_with_many_files_the_nearest_fill_a_table_and_the_rest_is_unknown(form: str, act: str, tmp_path: Path) -> None:
+    """More files register than are read: what was read is known, and no other key means one of those entries."""
+    table, lookup, imports, decorator, after = FORMS[form]
+    before, other = (line.format(decorator) if decorator else "" for line in TWICE)
+    texts = {
+        "table": table,
+        "model": MODEL.format(table="table", name="TABLE", lookup=lookup),
+        "main": MAIN.format(act=act),
+        "acts": ACTS.format(imports=imports, before=before, other=other, after=after, gate="gate", clip="clip"),
+    }
+    for number in range(FILES + 6):
+        names = {"gate": f"gate{number}", "clip": f"clip{number}"}
+        text = ACTS.format(imports=imports, before=before, other=other, after=after, gate="gate", clip="clip")
+        for old, new in names.items():
+            text = text.replace(f'"{old}"', f'"{new}"').replace(f"{old}=", f"{new}=")
+        texts[f"far{number}/acts"] = text
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    report = engine.check([tmp_path], Config())
+    assert [(Path(f.at.path).stem, f.rule) for f in report.findings] == [("acts", "host-sync")] * (act == "clip")
+
+
+@pytest.mark.parametrize(
+    ("text", "fills"),
+    [
+        ('OPS["a"] = 1', True),
+        ('x = OPS["a"] = f', True),
+        ("@OPS.register\ndef f(): pass", True),
+        ('@ops.OPS("x")\ndef f(): pass', True),
+        ("@OPS\ndef f(): pass", True),
+        ("if x:\n    OPS.update(a=1)", True),
+        ('if x: OPS["b"] = 2', True),
+        ("for k in x:\n\tm.OPS[k] = v", True),
+        ("from a import OPS\n", False),
+        ('x = OPS["a"]', False),
+        ("OPS = {}", False),
+        ("print(OPS)", False),
+        ('def f():\n    OPS["a"] = 1\n', False),
+        ('def f(\n    a,\n):\n    # set\n\n    OPS["a"] = 1', False),
+    ],
+)
+def test_how_a_line_begins_tells_whether_it_fills_a_table(text: str, fills: bool) -> None:
+    joined = Joined.of([(Path("/before.py"), b"x = 1"), (Path("/one.py"), text.encode())])
+    assert joined.holding("OPS", None, is_filled) == ((Path("/one.py"),) if fills else ())
+
+
+HOOK = "def __init_subclass__(cls, **kwargs):\n    super().__init_subclass__(**kwargs)\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "tells"),
+    [
+        ("TABLE[cls.name] = cls", True),
+        ("add(cls)", True),
+        ("cls.made.append(cls.__name__)", True),
+        ("cls.size = 1", True),
+        ("cls.enter()", True),
+        ("assert hasattr(cls, 'size')", False),
+        ("if not cls.size: raise TypeError(cls.__name__)", False),
+        ("warnings.warn(f'{cls.__name__} is old')", False),
+    ],
+)
+def test_a_hook_that_only_checks_a_class_need_not_be_run(body: str, tells: bool) -> None:
+    assert tells_of_class(f"{HOOK}    {body}\n") == tells

@@ -68,7 +68,7 @@ def _run_decorated(m: Machine, module: Module) -> None:
 def _run_subclass_hook(m: Machine, cls: ClassValue) -> None:
     """Tells a class of those that derive from it, as `__init_subclass__` asks for."""
     own = cls.module.definition(f"{cls.node.qualname}.__init_subclass__")
-    if own is None or not _tells(_source(cls.module, own)):
+    if own is None or not tells_of_class(_source(cls.module, own)):
         return
     hook = m.names.load(m, cls).attrs.get("__init_subclass__")
     if not isinstance(hook, FunctionValue):
@@ -81,7 +81,7 @@ def _run_subclass_hook(m: Machine, cls: ClassValue) -> None:
             effort.rationed(m, effort.DECORATOR, call, otherwise)
 
 
-def _tells(hook: str) -> bool:
+def tells_of_class(hook: str) -> bool:
     """Whether a hook does more with the class than to check it: hands it on, keeps it, or sets something.
 
     One that warns or raises need not be run, and the classes need not be looked for.
