@@ -301,8 +301,7 @@ class Program:
 
     def holding(self, text: bytes) -> tuple[Path, ...]:
         """Project files that hold `text`, as a part of a word, too."""
-        searched, starts, files = self._search_text()
-        return tuple(files[i] for i in _hits(searched, starts, text))
+        return self._joined_text().containing(text)
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
         for file in self.files:

@@ -64,6 +64,10 @@ class Joined:
             at = text.find(word, end)
         return tuple(found)
 
+    def containing(self, word: bytes) -> tuple[Path, ...]:
+        """Files that hold `word`, as a part of another one, too."""
+        return tuple(self.files[i] for i in self._hits(word))
+
     def marked(self, markers: Iterable[bytes], stem: bytes, stemmed: Iterable[bytes]) -> tuple[Path, ...]:
         """Files that hold one of `markers`, or `stem` and one of `stemmed`."""
         hits: set[int] = set()
