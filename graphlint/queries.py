@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from graphlint.fact import (
+    Bind,
     Branch,
     CaptureBegin,
     Context,
@@ -187,6 +188,18 @@ def contradict(region: Region, first: Fact, second: Fact) -> bool:
     here, and again further down."""
     asked = {(b.text, b.chain): b.taken for b in _around(region, first) if b.text}
     return any(asked.get((b.text, b.chain), b.taken) != b.taken for b in _around(region, second))
+
+
+def in_one_round(region: Region, first: Fact, second: Fact) -> bool:
+    """True if the two stand in rounds of one loop behind `i == n`, which its counter passes in one of them only."""
+    shared = {loop for loop, _ in first.loops} & {loop for loop, _ in second.loops}
+    counters = {
+        f.text for f in region.life if isinstance(f, Bind) and f.how == "for" and f.loops and f.loops[-1][0] in shared
+    }
+    if not counters:
+        return False
+    asked = (b.text.split(" == ") for b in _around(region, second) if b.taken)
+    return any(len(sides) == 2 and not counters.isdisjoint(sides) for sides in asked)
 
 
 def _around(region: Region, fact: Fact) -> Iterator[Branch]:

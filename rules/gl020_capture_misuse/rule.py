@@ -123,7 +123,8 @@ def captured_twice(region: Region, begin: CaptureBegin) -> Iterator[Problem]:
         if isinstance(fact, CaptureBegin) and mine[0] in queries.graphs(fact.begun.graph):
             # Where it is not known whether the second capture is made, a counter usually sees to it that it is not.
             earlier = fact.order < begin.order and (fact.maybe or not begin.maybe)
-            if earlier and not queries.exclusive(region, fact, begin) and not one_for_many(region, fact, begin):
+            apart = earlier and (queries.exclusive(region, fact, begin) or queries.in_one_round(region, fact, begin))
+            if earlier and not apart and not one_for_many(region, fact, begin):
                 first = fact.begun
         elif queries.resets(fact, mine):
             first = None
