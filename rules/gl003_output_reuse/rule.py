@@ -258,11 +258,19 @@ def chosen(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str]]:
         following = next((r for r in replays if r.order > fact.order), None)
         if following is not None and following.loops == fact.loops and queries.inside(following, fact):
             continue  # looked up for the replay that comes next
-        if _taken_out(region, fact):
+        if _taken_out(region, fact) or _gone_with_its_call(region, fact, running):
             continue
         holders = [o for o in options(fact.value) if _holds(region, o, fact)] if fact.value is not None else []
         if holders and not _leaves_loop(region, fact) and _used_after(region, fact, holders):
             yield fact, "keeps"
+
+
+def _gone_with_its_call(region: Region, bind: Bind, running: set[int]) -> bool:
+    """True for a local of a call that is made and over in one round of the loop."""
+    return bind.place.kind == "local" and any(
+        isinstance(f, Leave) and f.scope == bind.place.owner and {loop for loop, _ in f.loops} & running
+        for f in region.life[region.position(bind.order) :]
+    )
 
 
 def _taken_out(region: Region, bind: Bind) -> bool:
@@ -297,8 +305,10 @@ def _leaves_loop(region: Region, bind: Bind) -> bool:
 
 def _used_after(region: Region, bind: Bind, holders: list[Value]) -> bool:
     owners = {h.id for h in holders if isinstance(h, Instance)}
+    around = [loop for loop, _ in bind.loops]
     for fact in region.after:
-        if fact.order < bind.order or fact.region is not None or fact.loops[: len(bind.loops)] == bind.loops:
+        inside = [loop for loop, _ in fact.loops[: len(around)]] == around  # in this round of the loop or a later one
+        if fact.order < bind.order or fact.region is not None or inside:
             continue
         values = [fact.value] if isinstance(fact, (Return, HostRead, Bind)) else queries.operands(fact)
         for option in (o for v in values if v is not None for o in options(v)):
