@@ -136,6 +136,7 @@ class Sequence(Value):
 
     sized: False if it has other items than those held, which stand for all: it was cut short, or made in a loop that
     runs on, or is a slice whose bounds are not known. The items of a range are its bounds.
+    placed: False if any of the items may be missing, so that it is not known which stands where.
     """
 
     kind: str = "list"
@@ -143,6 +144,7 @@ class Sequence(Value):
     rest: Value | None = None
     born: Region | None = None
     sized: bool = True
+    placed: bool = True
     id: int = field(default_factory=lambda: next(ids))
 
     @property

@@ -307,17 +307,13 @@ def _enumerate(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) ->
 
 
 def _zip(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:
-    columns = [iteration.iterate(m, a, tree.Name(span, text)) for a in args]
-    if not columns:
+    if not args:
         return m.sequence("generator", [])
+    rows, exact = iteration.rows(m, args, tree.Name(span, text))
     m.emit(Op, span, name="builtins.zip", args=args, text=text)  # which looks at all of them
-    exact = all(c[1] for c in columns)
-    length = min((len(c[0]) for c in columns if c[1]), default=max(len(c[0]) for c in columns))
-    rows: list[Value] = []
-    for index in range(length):
-        rows.append(m.sequence("tuple", [c[0][min(index, len(c[0]) - 1)] for c in columns if c[0]]))
-    cut = any(iteration.shortened(a, c[0]) for a, c in zip(args, columns, strict=True))
-    return m.sequence("generator", rows, None if exact or not rows else rows[-1], sized=not (exact and cut))
+    made: list[Value] = [m.sequence("tuple", row) for row in rows]
+    cut = all(iteration.shortened(a, made) for a in args)
+    return m.sequence("generator", made, None if exact or not made else made[-1], sized=not (exact and cut))
 
 
 def _map(m: Machine, args: Args, kwargs: Kwargs, span: Span, text: str) -> Value:

@@ -310,7 +310,7 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
     m.loop_ids += 1
     loop = m.loop_ids
     saved = m.loops
-    filtered = False
+    filtered = last = False
     try:
         for index, item in enumerate(items):
             m.tick()
@@ -325,12 +325,16 @@ def _clauses(m: Machine, node: tree.Comprehension, depth: int, result: Value) ->
                 filtered = filtered or known is None
             if not skip:
                 _clauses(m, node, depth + 1, result)
+            last = not skip and depth + 1 == len(node.clauses)
     finally:
         m.loops = saved
     cut = iteration.shortened(source, items)
     if (not exact or filtered or cut) and isinstance(result, Sequence) and result.items and result.rest is None:
         # Of unknown length: the items seen stand for all.
         result.rest = result.items[-1]
+        if cut and last and len(result.items) > 1:
+            result.items.pop()  # the last of the source, which stands further back
+        result.placed = result.placed and not filtered
     elif cut and isinstance(result, Mapping) and result.items and result.rest is None:
         result.rest = next(reversed(result.items.values()))
 

@@ -80,9 +80,30 @@ def _row(value: Tensor) -> Tensor:
 def listed(m: Machine, kind: str, source: Sequence) -> Sequence:
     """Another sequence of what is in `source`: as long as that, where its length is known."""
     if source.kind != "range":
-        return m.sequence(kind, list(source.items), source.rest, source.sized)
+        made = m.sequence(kind, list(source.items), source.rest, source.sized)
+        made.placed = source.placed
+        return made
     held = elements(m, source)
     return m.sequence(kind, held) if source.length == len(held) else m.sequence(kind, [], join(*held))
+
+
+def rows(m: Machine, sources: tuple[Value, ...], node: tree.Expr) -> tuple[list[list[Value]], bool]:
+    """What a loop over `zip(*sources)` sees, and whether it runs exactly once for each: what stands side by side."""
+    columns = [iterate(m, s, node) for s in sources]
+    held = [s.attrs.get("$items", s) if isinstance(s, Instance) else s for s in sources]
+    if all(isinstance(s, Sequence) and s.kind != "range" and s.length is not None for s in held):
+        whole = [s.items for s in held if isinstance(s, Sequence)]
+        length = min(map(len, whole))
+        every = all(len(c[0]) >= length for c in columns)
+        return [[w[i] for w in whole] for i in (range(length) if every else (0, 1, 2, length - 1))], True
+    for index, source in enumerate(held):
+        if isinstance(source, Sequence) and source.rest is not None and source.items:
+            # Behind what was seen in its place may stand any of it.
+            seen = columns[index][0][:-1] if source.placed else []
+            columns[index] = ([*seen, join(*elements(m, source))], False)
+    length = min((len(c[0]) for c in columns if c[1]), default=max(len(c[0]) for c in columns))
+    exact = all(c[1] for c in columns)
+    return [[c[0][min(i, len(c[0]) - 1)] for c in columns if c[0]] for i in range(length)], exact
 
 
 def distinct(made: Sequence) -> Sequence:

@@ -69,7 +69,7 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
 def _sequence_item(m: Machine, base: Sequence, index: Value, node: tree.Subscript) -> Value:
     if isinstance(index, Sequence) and index.kind == "slice":
         return _part(m, base, index)
-    if isinstance(index, Const) and isinstance(index.value, int):
+    if isinstance(index, Const) and isinstance(index.value, int) and base.placed:
         at = index.value
         if base.kind == "range":
             numbers = base.numbers
