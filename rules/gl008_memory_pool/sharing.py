@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from graphlint import queries
-from graphlint.fact import Bind, CaptureBegin, Fact, HostRead, Index, Iterate, Op, Operator, Replay, Write
+from graphlint.fact import Bind, Branch, CaptureBegin, Fact, HostRead, Index, Iterate, Op, Operator, Replay, Write
 from graphlint.finding import Note, Problem
 from graphlint.region import Region
 from graphlint.value import Const, Instance, Sequence, Storage, Tensor, Union, Unknown, Value, options, origins
@@ -100,9 +100,26 @@ def retired(region: Region, shared: list[Region]) -> Iterator[Problem]:
 
 
 def evicted(region: Region, reset: Fact, graph: Instance) -> bool:
-    """True if a full table lets go of one of its graphs here: the others stay."""
-    past = queries.start_of_call(region, reset)
-    return any(isinstance(f, Bind) and f.how == "pop" and graph in queries.held_graphs(f.old) for f in past)
+    """True if a full table lets go of one of its graphs here: the others stay.
+
+    What is taken out may be reset further in, by a method of what holds the graph, or by who is handed it."""
+    for past in reversed(region.life[: region.position(reset.order)]):
+        if isinstance(past, CaptureBegin):
+            return False
+        if isinstance(past, Bind) and past.how == "pop" and graph in queries.held_graphs(past.old):
+            return not _to_the_last(region, past)
+    return False
+
+
+def _to_the_last(region: Region, taken: Bind) -> bool:
+    """True if entries are taken out for as long as there are any: `while table: ...`."""
+    for past in reversed(region.life[: region.position(taken.order)]):
+        if len(past.loops) < len(taken.loops) or not taken.loops:
+            return False
+        if isinstance(past, Branch) and past.loops == taken.loops and past.taken:
+            if any(o is taken.owner for o in options(past.value)):
+                return True
+    return False
 
 
 def at_once(region: Region, shared: list[Region]) -> Iterator[Problem]:
