@@ -116,9 +116,10 @@ def _to_the_last(region: Region, taken: Bind) -> bool:
     for past in reversed(region.life[: region.position(taken.order)]):
         if len(past.loops) < len(taken.loops) or not taken.loops:
             return False
-        if isinstance(past, Branch) and past.loops == taken.loops and past.taken:
-            if any(o is taken.owner for o in options(past.value)):
-                return True
+        if not isinstance(past, Branch) or not past.taken or past.loops != taken.loops:
+            continue
+        if any(o is taken.owner for o in options(past.value)):
+            return True
     return False
 
 
