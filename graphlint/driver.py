@@ -15,7 +15,8 @@ from graphlint.engine import RegionSummary
 from graphlint.finding import FileError, Finding
 from graphlint.interp.analysis import Analysis, _Analyser
 from graphlint.interp.effort import Way
-from graphlint.interp.roots import Climber, Related, Root, Site, is_test, sites
+from graphlint.interp.roots import Climber, Related, is_test
+from graphlint.interp.sites import Root, Site, sites
 from graphlint.lower import tree
 from graphlint.noting import NotingProgram
 from graphlint.parallel import Forks, Promise

@@ -19,7 +19,7 @@ from graphlint.engine import RegionSummary
 from graphlint.fact import CaptureBegin, Frame
 from graphlint.finding import FileError, Finding
 from graphlint.interp.analysis import EXPLORE_BUDGET, ROOT_BUDGET
-from graphlint.interp.roots import Root
+from graphlint.interp.sites import Root
 from graphlint.region import Reached, Region, Settings
 from graphlint.source import Location, Span
 from graphlint.trail import Query, Trail

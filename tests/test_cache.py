@@ -19,7 +19,7 @@ import pytest
 from graphlint import cache, driver, engine, interp, sealed
 from graphlint.config import Config
 from graphlint.engine import Report, check
-from graphlint.interp.roots import Root
+from graphlint.interp.sites import Root
 from graphlint.registry import load_rules
 from graphlint.runs import Judged, Run
 from graphlint.scope import find_scope

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphlint.interp.roots import Climber, Root, sites
+from graphlint.interp.roots import Climber
+from graphlint.interp.sites import Root, sites
 from graphlint.program.program import Program
 from tests.test_program import program
 

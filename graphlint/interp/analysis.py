@@ -17,7 +17,8 @@ from graphlint.interp.escape import escaping
 from graphlint.interp.machine import Machine
 from graphlint.interp.names import Names
 from graphlint.interp.objects import BoundMethod, BudgetSpent, ClassValue, FunctionValue
-from graphlint.interp.roots import MAX_CALLERS, Climber, Related, Root, Site, is_script, is_test, sites
+from graphlint.interp.roots import MAX_CALLERS, Climber, Related, is_script, is_test
+from graphlint.interp.sites import Root, Site, sites
 from graphlint.lower import tree
 from graphlint.program.module import Module
 from graphlint.program.program import Program
