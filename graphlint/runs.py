@@ -18,7 +18,8 @@ from typing import TypeAlias
 from graphlint.engine import RegionSummary
 from graphlint.fact import CaptureBegin, Frame
 from graphlint.finding import FileError, Finding
-from graphlint.interp.analysis import EXPLORE_BUDGET, ROOT_BUDGET
+from graphlint.interp.analysis import ROOT_BUDGET
+from graphlint.interp.harness import EXPLORE_BUDGET
 from graphlint.interp.sites import Root
 from graphlint.region import Reached, Region, Settings
 from graphlint.source import Location, Span
