@@ -72,7 +72,7 @@ def call_sequence(
         return Const(None)
     if name in ("pop", "popleft", "get", "get_nowait"):
         items = iteration.elements(m, receiver)
-        if receiver.items and receiver.rest is None and not m.in_inexact_loop():
+        if receiver.items and receiver.rest is None and not m.in_inexact_loop(receiver.id):
             at = (
                 first.value
                 if isinstance(first, Const) and isinstance(first.value, int)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphlint.fact import Context, ContextExit
-from graphlint.interp import attributes, capture, effort
+from graphlint.fact import Context
+from graphlint.interp import attributes, capture, effort, exit_stacks
 from graphlint.interp.objects import BudgetSpent, ClassValue, FunctionValue
 from graphlint.interp.tensors import wanted_device
 from graphlint.lower import tree
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
 
 Body = Callable[[Value], None]
-EXIT_STACKS: tuple[str, ...] = ("contextlib.ExitStack", "contextlib.AsyncExitStack")
 
 
 def enter(m: Machine, manager: Value, item: tree.WithItem, node: tree.With, body: Body) -> None:
@@ -110,12 +109,11 @@ def _external_manager(m: Machine, manager: Instance, item: tree.WithItem, body: 
     saved, depth, opened = m.default_device, len(m.region_stack), len(m.contexts) + 1
     try:
         with m.context(fact, item.expr.span):
-            body(manager if name.startswith(("torch.", "concurrent.", "threading.", *EXIT_STACKS)) else Unknown())
-            # What an exit stack was given closes with it, last one first.
-            while len(m.region_stack) > depth and name in EXIT_STACKS:
-                m.close_region(item.expr.span)
-            for inner in reversed(m.contexts[opened:] if name in EXIT_STACKS else ()):
-                m.emit(ContextExit, item.expr.span, entered=inner)
+            stacked = name in exit_stacks.NAMES
+            body(manager if stacked or name.startswith(("torch.", "concurrent.", "threading.")) else Unknown())
+            if stacked:
+                exit_stacks.keep_promises(m, manager, item.expr.span)
+                exit_stacks.close(m, opened, depth, item.expr.span)
     finally:
         m.default_device = saved
 

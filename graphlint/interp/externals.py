@@ -12,7 +12,7 @@ from graphlint.interp import (
     builtins,
     capture,
     containers,
-    contexts,
+    exit_stacks,
     hooks,
     pytree,
     repeats,
@@ -54,7 +54,7 @@ Kwargs = dict[str, Value]
 CONTEXT_CLASSES = {
     "torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast", "torch.set_grad_enabled",
     "torch.device", "torch.cuda.stream", "torch.cuda.device", "torch.profiler.record_function", "torch.cuda.nvtx.range",
-    "torch.accelerator.stream", "contextlib.nullcontext", "contextlib.suppress", *contexts.EXIT_STACKS,
+    "torch.accelerator.stream", "contextlib.nullcontext", "contextlib.suppress", *exit_stacks.NAMES,
     "torch.random.fork_rng", "torch.backends.cuda.sdp_kernel", "torch.nn.attention.sdpa_kernel",
     "torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly", "torch.cuda.use_mem_pool",
 }  # fmt: skip
@@ -313,8 +313,12 @@ def _object_method(
         return torch_modules.module_method(m, receiver, name, args, clean, span, text)
     if kind in GRAPH_CLASSES:
         return _graph_method(m, receiver, name, args, clean, span, text)
-    if kind in contexts.EXIT_STACKS and name == "enter_context" and args:
-        return standard.enter_context(m, args[0], span)
+    if kind in exit_stacks.NAMES and name == "enter_context" and args:
+        return standard.enter_context(m, args[0], span, receiver)
+    if kind in exit_stacks.NAMES and name == "callback" and args:
+        return exit_stacks.callback(m, receiver, args, clean, span)
+    if kind in exit_stacks.NAMES and name in exit_stacks.LEAVES:
+        return exit_stacks.keep_promises(m, receiver, span)
     if name == "__enter__" and (kind in CONTEXT_CLASSES or capture.is_capture_manager(m, receiver)):
         return standard.enter_context(m, receiver, span)
     if name == "__exit__" and capture.is_capture_manager(m, receiver):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Branch, Iterate
-from graphlint.interp import execute, further, iteration, operators, settling
+from graphlint.interp import draining, execute, further, iteration, operators, settling
 from graphlint.interp.narrowing import narrow
 from graphlint.interp.operators import truth
 from graphlint.interp.spelling import spelled
@@ -195,25 +195,36 @@ def while_(m: Machine, node: tree.While) -> str:
     since = m.uncertain_since
     starts: list[int] = []
     share = 3 if not saved and m.region is None else 2
+    drain: draining.Drain | None = None
+    known: bool | None = None
     try:
-        for index in range(share + 1):
-            if index == share and not further.wanted(m, starts):
+        for index in range(draining.ITEMS + 1):
+            if drain is None and index >= share and (index > share or not further.wanted(m, starts)):
                 break
             m.loops = (*saved, (loop, min(index, 1)))
             starts.append(len(m.life))
-            if index:
+            if index and drain is None:
                 m.uncertain_since = next(ids)
             test = m.eval(node.test)
             known = truth(m, test, "while", node.test)
             note_branch(m, node.test, test, known is not False, node.body if known is not False else ())
             if known is False:
                 break
+            if not index and known and (container := draining.emptied(m, node, test)) is not None:
+                drain = draining.Drain(m, loop, container)
+                m.inexact.discard(loop)
             may_end: list[Callable[[], str]] = [lambda: m.run(node.body), lambda: ""]
             end = branch(m, may_end) if known is None else m.run(node.body)
             if end in ("return", "raise"):
                 return end
             if end == "break":
                 break
+            if drain is not None and not drain.goes_on():
+                drain.end(False)
+                drain = None
+                m.inexact.add(loop)
     finally:
         m.loops, m.uncertain_since = saved, since
+        if drain is not None:
+            drain.end(known is False)
     return "" if end == "break" else m.run(node.orelse)

@@ -16,6 +16,7 @@ from graphlint.interp import (
     capture,
     copying,
     draws,
+    exit_stacks,
     hooks,
     iteration,
     making,
@@ -263,7 +264,7 @@ def _logging(m: Machine, name: str, args: Args, kwargs: Kwargs, span: Span, text
     return m.instance_of(External("logging.Logger"), span)
 
 
-def enter_context(m: Machine, manager: Value, span: Span) -> Value:
+def enter_context(m: Machine, manager: Value, span: Span, stack: Instance | None = None) -> Value:
     """`stack.enter_context(...)`, or `__enter__()` by hand: what it opens lasts until the stack, or it, is left."""
     if not isinstance(manager, Instance):
         return manager
@@ -274,6 +275,9 @@ def enter_context(m: Machine, manager: Value, span: Span) -> Value:
     if method is not None:
         value = m.call(method, (), {}, span, "__enter__")
         capture.applied_here(m, depth, span)
+        leave = attributes.find_method(m, manager, "__exit__")
+        if stack is not None and leave is not None:
+            exit_stacks.promise(m, stack, lambda: m.call(leave, (Const(None),) * 3, {}, span, "__exit__"))
         return value
     if manager.external.startswith("torch.") and manager.external != "torch.device":
         m.contexts = (*m.contexts, m.emit(Context, span, name=manager.external, value=manager))

@@ -7,7 +7,7 @@ Glossary:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -73,11 +73,15 @@ class Tape:
         """Loops whose number of rounds is not known."""
         self.shortened: set[int] = set()
         """Loops that have more rounds than are run."""
+        self.drained: dict[int, int] = {}
+        """The loop that runs until a container is empty, by the number of the container."""
         self.uncertain_since = 0
         """The number of the last value that was made before what may not be run, or more often than here: an arm of a
         branch, a later round of a loop that runs on."""
         self.grown: set[tuple[int, int]] = set()
         """(id of a table, loop of unknown length) where the table gets entries in the loop."""
+        self.promised: dict[int, list[tuple[Callable[[], object], int, int]]] = {}
+        """What each exit stack is to call when it is left, with the blocks and captures that were open before."""
         self.regions: list[Region] = []
         self.region: Region | None = None
         self.region_stack: list[Region] = []
@@ -191,9 +195,12 @@ class Tape:
         """True in a later round of a loop that is not run to its end, in which a table grows."""
         return any(index and (container, loop) in self.grown for loop, index in self.loops)
 
-    def in_inexact_loop(self) -> bool:
-        """True in a loop that has more rounds than are run: what is taken out once there is taken out more often."""
-        return any(self.runs_on(loop) for loop, _ in self.loops)
+    def in_inexact_loop(self, container: int = 0) -> bool:
+        """True in a loop that has more rounds than are run: what is taken out once there is taken out more often.
+
+        Not so of a `container` that a loop within it empties, each time."""
+        first = self.drained.get(container)
+        return any(self.runs_on(loop) for loop, _ in self.loops if first is None or loop > first)
 
     def runs_on(self, loop: int) -> bool:
         return loop in self.inexact or loop in self.shortened
