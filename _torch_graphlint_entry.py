@@ -21,7 +21,7 @@ def main() -> None:
         if clash():
             print(_ADVICE, file=sys.stderr)
             sys.exit(2)
-        from graphlint.cli import main as run
+        from graphlint.cli import script as run
     except KeyboardInterrupt:
         print("graphlint: interrupted", file=sys.stderr)
         sys.exit(130)

@@ -1,6 +1,6 @@
 """`python -m graphlint`."""
 
-from graphlint.cli import main
+from graphlint.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()

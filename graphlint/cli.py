@@ -100,12 +100,25 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """The entry point of both scripts; never returns."""
+    """Runs the command line for a caller in Python.
+
+    Raises:
+        SystemExit: always, with the exit status.
+    """
+    sys.exit(_status())
+
+
+def script() -> NoReturn:
+    """The entry point of both scripts: the process ends here."""
+    leave(_status())
+
+
+def _status() -> int:
     # An analysis makes millions of small objects that all live until its end: looking through them for cycles as
     # often as Python does by default costs a fifth of the time.
     gc.set_threshold(100_000, 20, 100)
     gc.freeze()
-    leave(guarded(_run))
+    return guarded(_run)
 
 
 def leave(status: int) -> NoReturn:
