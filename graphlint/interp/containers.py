@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Keep
-from graphlint.interp import attribute_tables, iteration, protocols, subscripts, tables
+from graphlint.interp import attribute_tables, iteration, protocols, subscripts, tables, turning
 from graphlint.source import Span
 from graphlint.value import (
     Const,
@@ -58,6 +58,8 @@ def call_sequence(
         value = args[-1] if args else Unknown()
         m.append(receiver, value)
         m.emit(Keep, span, container=receiver, value=value, how=name, text=text)
+        if name in turning.ENDS:
+            turning.put(m, receiver, name, value, span, text)
         return Const(None)
     if name in ("extend", "update", "extendleft", "union", "__iadd__") and first is not None:
         items = iteration.elements(m, first)
@@ -83,6 +85,7 @@ def call_sequence(
             item = join(*items) if items else Unknown()
         place = Place(receiver.id, "*", "item")
         m.emit(Bind, span, place=place, value=None, old=item, owner=receiver, how="pop", text=text)
+        turning.took(m, receiver, name, first, item)
         return item
     if name in ("clear", "remove", "discard"):
         old = join(*iteration.elements(m, receiver)) if iteration.elements(m, receiver) else None
@@ -96,10 +99,11 @@ def call_sequence(
         return m.sequence(
             receiver.kind, list(receiver.items), receiver.rest, receiver.sized and name in ("copy", "__iter__")
         )
-    if name in ("reverse", "sort"):
-        if name == "reverse":
-            receiver.items.reverse()
-        elif any(isinstance(i, Tensor) for i in receiver.items) and "key" not in kwargs:
+    if name in ("rotate", "reverse"):
+        turning.turn(m, receiver, name, first, span, text)
+        return Const(None)
+    if name == "sort":
+        if any(isinstance(i, Tensor) for i in receiver.items) and "key" not in kwargs:
             from graphlint.interp.builtins import compare_tensors
 
             compare_tensors(m, "sorted", receiver.items, span, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphlint import places, queries
-from graphlint.fact import Bind, Enter, Fact, HostRead, Index, Keep, Op, Operator, Unfollowed
+from graphlint.fact import Bind, Branch, Enter, Fact, HostRead, Index, Keep, Op, Operator, Unfollowed
 from graphlint.finding import Problem
 from graphlint.interp.objects import ClassValue
 from graphlint.knowledge.python_state import GROWING_CACHES, LOGGERS
@@ -55,6 +55,8 @@ def check(region: Region) -> Iterator[Problem]:
             if fact.how in ("clear", "pop", "popleft") and fact.owner is not None:
                 emptied.add(getattr(fact.owner, "id", 0))
                 problem = _taken(region, fact)
+            elif fact.how == "turn":
+                problem = _turned(region, fact)
             elif _begun_anew(region, fact):
                 emptied |= _containers(fact.old)
             elif key not in fresh and _outlives(region, fact, binders):
@@ -215,6 +217,29 @@ def _taken(region: Region, fact: Bind) -> Problem | None:
     what = f"`{name}`" if name else "a container"
     message = f"an entry is taken out of {what} while capturing only: replays run no Python and use the same one again"
     return _problem(region, fact, message)
+
+
+def _turned(region: Region, fact: Bind) -> Problem | None:
+    """A ring that captured code turns on, once, and whose place other code reads between the replays."""
+    ring = fact.owner
+    if not isinstance(ring, Sequence) or ring.born is region or len(fact.chain) <= region.depth:
+        return None
+    turns = [f for f in region.captured if isinstance(f, Bind) and f.how == "turn" and f.owner is ring]
+    begin = queries.begin_fact(region)
+    if len(turns) != 1 or begin is None or len(fact.loops) > len(begin.loops):
+        return None  # it may come round
+    if not any(f.region is None and _reads(f, ring.id) for f in region.after):
+        return None
+    name = fact.text.rpartition(".")[0] if fact.text else ""
+    what = f"`{name}`" if name else "a ring"
+    message = f"{what} turns while capturing only: replays run no Python and leave it where it stands"
+    return _problem(region, fact, message)
+
+
+def _reads(fact: Fact, container: int) -> bool:
+    """True if `fact` decides by, or computes with, what stands in the container."""
+    values = [fact.value] if isinstance(fact, (Branch, HostRead)) else queries.operands(fact)
+    return any(p.owner == container and p.name != "len" for v in values for o in options(v) for p in origins(o))
 
 
 def _local_container(region: Region, container: int) -> bool:
