@@ -206,6 +206,11 @@ def read_late(region: Region, replays: list[Replay]) -> Iterator[tuple[Fact, str
             continue
         if fact.region is not None:
             continue
+        if isinstance(fact, Leave):  # its names are gone; who has what they stood for has another name for it
+            for names in (held, stale):
+                for place in [p for p in names if p.kind == "local" and p.owner == fact.scope]:
+                    del names[place]
+            continue
         for place in _places(region, fact) if stale else ():
             if place in stale:
                 yield stale.pop(place), "keeps"
