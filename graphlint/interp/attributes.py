@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind
-from graphlint.interp import attribute_tables, backward, capture, delegation, descriptors, making, tuples
+from graphlint.interp import attribute_tables, backward, capture, delegation, descriptors, enums, making, tuples
 from graphlint.interp.objects import (
     BoundMethod,
     ClassValue,
@@ -130,6 +130,8 @@ def attribute_of(m: Machine, value: Value, name: str, span: Span) -> Value:
             return value.rest or ExternalMethod(receiver=value, name=name)
         case Sequence(kind="named", items=items):
             return ExternalMethod(receiver=value, name=name) if not items else Unknown(name)
+        case Const(value=enums.Member()):
+            return enums.attribute(m, value, name, span)
         case Sequence() | Mapping() | Const() | ExternalMethod():
             return ExternalMethod(receiver=value, name=name)
         case Host(kind="device") if name in ("type", "index"):
@@ -279,8 +281,8 @@ def _class_attribute(m: Machine, cls: ClassValue, name: str, span: Span) -> Valu
             return BoundMethod(receiver=cls, function=value)
         if (answer := descriptors.read_from_class(m, cls, value, span)) is not None:
             return answer
-        if any(b.startswith("enum.") for b in cls.external_bases) and isinstance(value, (Const, Unknown, Host)):
-            return Const(f"<{cls.name}.{name}>")
+        if enums.is_member(owner, name, value):
+            return enums.member(owner, name, value)
         return m.at_place(value, Place(owner.id, name, "attribute"))
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
         return Const(cls.name) if name == "__name__" else Host(kind="string")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Iterate
-from graphlint.interp import subscripts
+from graphlint.interp import enums, subscripts
 from graphlint.interp.objects import ClassValue
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -63,9 +63,9 @@ def _members(m: Machine, cls: ClassValue) -> list[Value]:
     from graphlint.interp.attributes import attribute_of
 
     m.names.load(m, cls)
-    if not any(b.startswith("enum.") for b in cls.external_bases):
+    if not enums.is_enum(cls):
         return []
-    names = [n for n, v in cls.attrs.items() if isinstance(v, (Const, Host, Unknown)) and not n.startswith("_")]
+    names = [n for n, v in cls.attrs.items() if enums.is_member(cls, n, v)]
     return [attribute_of(m, cls, n, Span(0, 0, 0, 0)) for n in names[:4]] if len(names) <= 4 else []
 
 

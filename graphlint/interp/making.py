@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from graphlint.interp import calls, capture, effort, tables, torch_objects, tuples
+from graphlint.interp import calls, capture, effort, enums, tables, torch_objects, tuples
 from graphlint.interp.objects import ClassValue, FunctionValue, Scope
 from graphlint.lower import tree
 from graphlint.source import Span
@@ -34,7 +34,7 @@ def abstract_instance(m: Machine, cls: ClassValue) -> Value:
     m.names.load(m, cls)
     if cls.id in m.abstract:
         return m.abstract[cls.id]
-    if any(b.startswith("enum.") for b in cls.external_bases):
+    if enums.is_enum(cls):
         return Host(kind="enum")
     instance = Instance(cls=cls, complete=False)
     m.abstract[cls.id] = instance
@@ -142,7 +142,7 @@ def _rationed(m: Machine, ticks: int, cls: ClassValue, work: Callable[[], object
 
 def instantiate(m: Machine, cls: ClassValue, args: Args, kwargs: Kwargs, span: Span) -> Value:
     m.names.load(m, cls)
-    if any(b.startswith("enum.") for b in cls.external_bases):
+    if enums.is_enum(cls):
         return Host(kind="enum")
     if len(m.stack) > calls.MAX_DEPTH:
         return Unknown(cls.name)

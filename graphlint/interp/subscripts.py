@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphlint.fact import Bind, HostRead, Index, Keep, Pick, Write
-from graphlint.interp import arrays, attribute_tables, operators, protocols, slices, tables
+from graphlint.interp import arrays, attribute_tables, enums, operators, protocols, slices, tables
 from graphlint.interp.objects import ClassValue
 from graphlint.interp.spelling import spelled
 from graphlint.knowledge import shapes
@@ -52,6 +52,8 @@ def get_item(m: Machine, base: Value, index: Value, node: tree.Subscript) -> Val
             return _mapping_item(m, base, index, node)
         case Instance():
             return _instance_item(m, base, index, node)
+        case ClassValue() if (named := enums.by_name(m, base, index)) is not None:
+            return named
         case ClassValue() | External():
             return base  # a generic alias: `Cls[int]`
         case Host(kind="string"):

@@ -77,6 +77,8 @@ class Tape:
         """The loop that runs until a container is empty, by the number of the container."""
         self.taken: dict[int, tuple[str, Value]] = {}
         """The last item taken out of a container, by the container's number, and the end that it came from."""
+        self.members: dict[tuple[int, str], Instance] = {}
+        """What the `__init__` of an enumeration made of each member, by the number of the class and the name."""
         self.uncertain_since = 0
         """The number of the last value that was made before what may not be run, or more often than here: an arm of a
         branch, a later round of a loop that runs on."""
