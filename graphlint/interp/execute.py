@@ -10,7 +10,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphlint.fact import Keep, Raises, Return, Write
-from graphlint.interp import arrays, attributes, contexts, effort, flow, iteration, operators, protocols, subscripts
+from graphlint.interp import (
+    arrays,
+    attributes,
+    contexts,
+    effort,
+    flow,
+    further,
+    iteration,
+    operators,
+    protocols,
+    subscripts,
+)
 from graphlint.interp.functions import class_value, function_value
 from graphlint.interp.narrowing import lookup_fails, narrow, only_asks
 from graphlint.interp.objects import BudgetSpent
@@ -117,7 +128,8 @@ def _augassign(m: Machine, node: tree.AugAssign) -> str:
         subscripts.note_container(m, old, node, "extend", value)
         return ""
     result = protocols.in_place(m, node.op, old, value, node.span) or operators.binary(m, node.op, old, value, node)
-    if isinstance(result, Const) and isinstance(result.value, (int, float)) and m.in_later_round():
+    number = isinstance(result, Const) and isinstance(result.value, (int, float))
+    if number and isinstance(result, Const) and not further.comes_back(m, node, old, result) and m.in_later_round():
         # A counter in a loop that has more rounds than are run: from the second on its value is not known.
         result = Host("loop", inputs=result.inputs)
     assign(m, node.target, result, node.span, how=f"{node.op}=")

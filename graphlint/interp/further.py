@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from graphlint.fact import Bind, CaptureBegin, Fact, Op, Replay
 from graphlint.lower import tree
 from graphlint.source import Location
-from graphlint.value import Const, Host, origins
+from graphlint.value import Const, Host, Value, origins
 
 if TYPE_CHECKING:
     from graphlint.interp.machine import Machine
@@ -46,6 +46,15 @@ def answer(m: Machine, node: tree.If | tree.IfExp, test: Const | Host, known: bo
             m.answered[loop, id(node)] = (*answers[-1:], known)
         return known
     return answers[-1] if len(answers) == 2 and isinstance(test, Host) and test.source == "loop" else None
+
+
+def comes_back(m: Machine, node: tree.AugAssign, old: Value, new: Const) -> bool:
+    """True for a number that this statement has given to this place before, or that is its first: a depth that goes up
+    and down in each round, or a count that begins anew, is as known in a later round as in the first."""
+    given = m.given.setdefault((id(node), old.place), set())
+    back = not given or new.value in given
+    given.add(new.value)
+    return back
 
 
 def _captures(facts: list[Fact]) -> bool:

@@ -66,6 +66,7 @@ class Machine(TorchState):
         self.settled: set[tuple[int, int, str]] = set()
         """Branches that made their own test fail: see settling.py."""
         self.answered: dict[tuple[int, int], tuple[bool, ...]] = {}
+        self.given: dict[tuple[int, Place | None], set[object]] = {}
         """(loop that runs on, id of a test's node) -> its last two different answers: see further.answer."""
         self.seen_as_table: dict[int, Instance] = {}
         """Objects whose attributes are looked at as a dictionary, by their id."""
