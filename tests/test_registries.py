@@ -122,17 +122,22 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("act", ["clip", "gate"])
-def test_entries_from_another_file_are_found(form: str, act: str, tmp_path: Path) -> None:
+def program(form: str, act: str) -> dict[str, str]:
+    """The files of a program that looks `act` up in a table which another file fills."""
     table, lookup, imports, decorator, after = FORMS[form]
     before, other = (line.format(decorator) if decorator else "" for line in TWICE)
-    texts = {
+    return {
         "table": table,
         "model": MODEL.format(table="table", name="TABLE", lookup=lookup),
         "main": MAIN.format(act=act),
         "acts": ACTS.format(imports=imports, before=before, other=other, after=after, gate="gate", clip="clip"),
     }
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("act", ["clip", "gate"])
+def test_entries_from_another_file_are_found(form: str, act: str, tmp_path: Path) -> None:
+    texts = program(form, act)
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     report = engine.check([tmp_path], Config())
@@ -157,17 +162,10 @@ def test_another_function_of_that_name_registers_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize("act", ["clip", "gate", "far"])
 def test_with_many_files_the_nearest_fill_a_table_and_the_rest_is_unknown(form: str, act: str, tmp_path: Path) -> None:
     """More files register than are read: what was read is known, and no other key means one of those entries."""
-    table, lookup, imports, decorator, after = FORMS[form]
-    before, other = (line.format(decorator) if decorator else "" for line in TWICE)
-    texts = {
-        "table": table,
-        "model": MODEL.format(table="table", name="TABLE", lookup=lookup),
-        "main": MAIN.format(act=act),
-        "acts": ACTS.format(imports=imports, before=before, other=other, after=after, gate="gate", clip="clip"),
-    }
+    texts = program(form, act)
     for number in range(FILES + 6):
         names = {"gate": f"gate{number}", "clip": f"clip{number}"}
-        text = ACTS.format(imports=imports, before=before, other=other, after=after, gate="gate", clip="clip")
+        text = texts["acts"]
         for old, new in names.items():
             text = text.replace(f'"{old}"', f'"{new}"').replace(f"{old}=", f"{new}=")
         texts[f"far{number}/acts"] = text
